@@ -1,0 +1,50 @@
+// communicator.h: the one public interface of the all-reduce engine.
+// Collectives work in place, in the calling thread; every rank must make the same calls in the same order.
+// Each call is checked: sequence number, operation, dtype, count and algorithm travel with the data. A
+// mismatch or a missing rank is an error on every rank within limits.sync_timeout_ms, naming all missing
+// ranks and both sides of a mismatch (InvalidArgument: mismatch; DeadlineExceeded: late; Unavailable: lost).
+// No rank receives a result then, the group is dead, and each later call fails with the first error.
+// Threads: one object, one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "allreduce/transport/link.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/numeric/dtype.h"
+#include "base/traffic.h"
+
+namespace lockstep {
+
+enum class Algorithm : uint8_t { kRing = 0 };
+const char* NameOf(Algorithm algorithm);  // "ring"
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int world_size() const = 0;
+
+  // data[i] = sum over ranks, the same bits on every rank. `count` elements; 0 is allowed.
+  virtual absl::Status AllReduce(void* data, int64_t count, Dtype dtype, ReduceOp op) = 0;
+  // Every rank ends with root's `count` elements.
+  virtual absl::Status Broadcast(void* data, int64_t count, Dtype dtype, int root) = 0;
+
+  // All bytes of all calls so far, headers included, failure reports excluded.
+  virtual Traffic traffic() const = 0;
+};
+
+struct CommunicatorOptions {
+  Algorithm algorithm = Algorithm::kRing;
+  int channels = 1;
+  Limits limits;
+};
+
+// Runs schedules over `link` (rank and world_size are the link's). `clock` must outlive the communicator.
+std::unique_ptr<Communicator> MakeHostCommunicator(std::unique_ptr<Link> link, const Clock& clock,
+                                                   const CommunicatorOptions& options);
+
+}  // namespace lockstep

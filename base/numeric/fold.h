@@ -1,0 +1,21 @@
+// fold.h: the additions that decide bits. target[i] = target[i] op source[i], one rounding each.
+// Promise: an element's result depends on its two operands alone, never on its position, the length,
+// the alignment, the thread count or the instruction set (no contraction, no reassociation).
+// Integers wrap modulo 2^64. Pure, thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/numeric/dtype.h"
+#include "base/numeric/isa.h"
+
+namespace lockstep {
+
+// `source` and `target` hold `count` elements, may be unaligned, must not overlap in part.
+void Fold(Dtype dtype, ReduceOp op, const void* source, void* target, int64_t count, Isa isa = BestIsa());
+
+// values[i] = values[i] / divisor: the mean's one division, after the sum.
+void Divide(float* values, float divisor, int64_t count, Isa isa = BestIsa());
+
+}  // namespace lockstep
