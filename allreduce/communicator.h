@@ -1,10 +1,10 @@
 // communicator.h: the one public interface of the all-reduce engine.
-// Collectives work in place, in the calling thread; every rank must make the same calls in the same order.
-// Each call is checked: sequence number, operation, dtype, count and algorithm travel with the data. A
-// mismatch or a missing rank is an error on every rank within limits.sync_timeout_ms, naming all missing
-// ranks and both sides of a mismatch (InvalidArgument: mismatch; DeadlineExceeded: late; Unavailable: lost).
-// No rank receives a result then, the group is dead, and each later call fails with the first error.
-// Threads: one object, one thread at a time.
+// Collectives work in place, in the calling thread; every rank must make the same calls in the same
+// order. Each call is checked: sequence number, operation, dtype, count and algorithm travel with
+// the data. A mismatch or a missing rank is an error on every rank within limits.sync_timeout_ms,
+// naming all missing ranks and both sides of a mismatch (InvalidArgument: mismatch;
+// DeadlineExceeded: late; Unavailable: lost). No rank receives a result then, the group is dead,
+// and each later call fails with the first error. Threads: one object, one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,8 @@ struct CommunicatorOptions {
   Limits limits;
 };
 
-// Runs schedules over `link` (rank and world_size are the link's). `clock` must outlive the communicator.
+// Runs schedules over `link` (rank and world_size are the link's). `clock` must outlive the
+// communicator.
 std::unique_ptr<Communicator> MakeHostCommunicator(std::unique_ptr<Link> link, const Clock& clock,
                                                    const CommunicatorOptions& options);
 

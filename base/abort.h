@@ -1,5 +1,5 @@
-// abort.h: one switch a process that every wait looks at, so that stopping never waits for a deadline.
-// The first request wins and stays. Thread-safe; Request may be called from any thread.
+// abort.h: one switch a process that every wait looks at, so that stopping never waits for a
+// deadline. The first request wins and stays. Thread-safe; Request may be called from any thread.
 #pragma once
 
 #include "absl/status/status.h"

@@ -26,16 +26,26 @@ class CheckFailure {
   std::ostringstream message_;
 };
 
+// Makes both arms of the macros' conditional void; & binds looser than << and tighter than ?:.
+struct Voidify {
+  void operator&(std::ostream&) const {}  // NOLINT(google-runtime-operator)
+};
+
 }  // namespace lockstep::internal
 
 // CHECK(offset <= size) << "offset " << offset;
-#define CHECK(condition) \
-  while (!(condition))   \
-  ::lockstep::internal::CheckFailure(__FILE__, __LINE__, #condition).stream()
-#define CHECK_BINARY_(a, op, b)                                                             \
-  while (!((a)op(b)))                                                                       \
-  ::lockstep::internal::CheckFailure(__FILE__, __LINE__, #a " " #op " " #b).stream() << "(" << (a) \
-                                                                              << " vs " << (b) << ") "
+// Open on the right, for << message.  NOLINTBEGIN(bugprone-macro-parentheses)
+#define CHECK(condition)                          \
+  (condition) ? static_cast<void>(0)              \
+              : ::lockstep::internal::Voidify() & \
+                    ::lockstep::internal::CheckFailure(__FILE__, __LINE__, #condition).stream()
+#define CHECK_BINARY_(a, op, b)                                                                \
+  ((a)op(b))                                                                                   \
+      ? static_cast<void>(0)                                                                   \
+      : ::lockstep::internal::Voidify() &                                                      \
+            ::lockstep::internal::CheckFailure(__FILE__, __LINE__, #a " " #op " " #b).stream() \
+                << "(" << (a) << " vs " << (b) << ") "
+// NOLINTEND(bugprone-macro-parentheses)
 #define CHECK_EQ(a, b) CHECK_BINARY_(a, ==, b)
 #define CHECK_NE(a, b) CHECK_BINARY_(a, !=, b)
 #define CHECK_LE(a, b) CHECK_BINARY_(a, <=, b)

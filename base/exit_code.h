@@ -1,4 +1,5 @@
-// exit_code.h: what a process tells its caller (DESIGN: exit codes), and the code that fits a Status.
+// exit_code.h: what a process tells its caller (DESIGN: exit codes), and the code that fits a
+// Status.
 #pragma once
 
 #include "absl/status/status.h"

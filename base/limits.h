@@ -1,5 +1,6 @@
 // limits.h: the bound of every wait, queue and message, in one struct with one table.
-// The spec's `limits { }` message has a field of the same name for each row (base/member/limits_proto.h).
+// The spec's `limits { }` message has a field of the same name for each row
+// (base/member/limits_proto.h).
 #pragma once
 
 #include <array>
@@ -40,7 +41,8 @@ inline constexpr std::array<LimitRow, 12> kLimitRows = {{
     {"heartbeat_ms", &Limits::heartbeat_ms, 1, 60'000, "pause between two signs of life"},
     {"lease_ms", &Limits::lease_ms, 1, kDayMs, "silence after which a member is lost"},
     {"stop_grace_ms", &Limits::stop_grace_ms, 1, 60'000, "from the stop signal to SIGKILL"},
-    {"waiting_line_ms", &Limits::waiting_line_ms, 1, 60'000, "pause between two 'waiting for' lines"},
+    {"waiting_line_ms", &Limits::waiting_line_ms, 1, 60'000,
+     "pause between two 'waiting for' lines"},
     {"message_bytes_max", &Limits::message_bytes_max, 1'024, int64_t{1} << 30,
      "largest message accepted from the network"},
     {"chunk_bytes", &Limits::chunk_bytes, 64, int64_t{64} << 20,

@@ -29,8 +29,8 @@ absl::StatusOr<AddressList> Resolve(const Endpoint& endpoint) {
   const int error =
       getaddrinfo(endpoint.host.c_str(), absl::StrCat(endpoint.port).c_str(), &hints, &found);
   if (error != 0) {
-    return absl::NotFoundError(absl::StrCat("host of ", endpoint.ToString(),
-                                            " does not resolve: ", gai_strerror(error)));
+    return absl::NotFoundError(
+        absl::StrCat("host of ", endpoint.ToString(), " does not resolve: ", gai_strerror(error)));
   }
   return AddressList(found, &freeaddrinfo);
 }
@@ -48,8 +48,8 @@ absl::StatusOr<UniqueFd> OpenSocket(const addrinfo& address) {
 absl::Status BindError(int error, const Endpoint& endpoint) {
   switch (error) {
     case EADDRINUSE:
-      return absl::ResourceExhaustedError(
-          absl::StrCat("port of ", endpoint.ToString(), " is taken; choose another, or 0 for a free one"));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "port of ", endpoint.ToString(), " is taken; choose another, or 0 for a free one"));
     case EADDRNOTAVAIL:
       return absl::FailedPreconditionError(
           absl::StrCat(endpoint.ToString(), " is not an address of this host"));
@@ -62,7 +62,8 @@ uint16_t BoundPort(int fd) {
   sockaddr_storage address{};
   socklen_t size = sizeof(address);
   if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
-  if (address.ss_family == AF_INET6) return ntohs(reinterpret_cast<sockaddr_in6&>(address).sin6_port);
+  if (address.ss_family == AF_INET6)
+    return ntohs(reinterpret_cast<sockaddr_in6&>(address).sin6_port);
   return ntohs(reinterpret_cast<sockaddr_in&>(address).sin_port);
 }
 
@@ -89,7 +90,8 @@ absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text) {
     return malformed;
   }
   int port = 0;
-  if (host.empty() || !absl::SimpleAtoi(text.substr(colon + 1), &port) || port < 0 || port > 65'535) {
+  if (host.empty() || !absl::SimpleAtoi(text.substr(colon + 1), &port) || port < 0 ||
+      port > 65'535) {
     return malformed;
   }
   return Endpoint{std::move(host), static_cast<uint16_t>(port)};
@@ -100,7 +102,8 @@ absl::StatusOr<Listener> Listen(const Endpoint& endpoint) {
   ASSIGN_OR_RETURN(UniqueFd fd, OpenSocket(*addresses));
   const int on = 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (bind(fd.get(), addresses->ai_addr, addresses->ai_addrlen) != 0) return BindError(errno, endpoint);
+  if (bind(fd.get(), addresses->ai_addr, addresses->ai_addrlen) != 0)
+    return BindError(errno, endpoint);
   constexpr int kBacklog = 128;  // a whole group may connect at once
   if (listen(fd.get(), kBacklog) != 0) return BindError(errno, endpoint);
   const uint16_t port = BoundPort(fd.get());

@@ -1,7 +1,7 @@
 // socket.h: host:port in text, and listening sockets that are bound before anybody hears of them.
 // Errors: InvalidArgument (malformed endpoint), NotFound (host does not resolve),
-// FailedPrecondition (not an address of this host), ResourceExhausted (port taken). Each names host and port.
-// IPv6 is written in brackets: [::1]:7000. Thread-safe: no shared state.
+// FailedPrecondition (not an address of this host), ResourceExhausted (port taken). Each names host
+// and port. IPv6 is written in brackets: [::1]:7000. Thread-safe: no shared state.
 #pragma once
 
 #include <cstdint>

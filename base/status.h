@@ -19,17 +19,19 @@ absl::Status ErrnoStatus(int error, const std::string& what);
 
 }  // namespace lockstep
 
-#define RETURN_IF_ERROR(expression)                                     \
-  do {                                                                  \
-    absl::Status return_if_error_status = (expression);                 \
-    if (!return_if_error_status.ok()) return return_if_error_status;    \
+#define RETURN_IF_ERROR(expression)                                  \
+  do {                                                               \
+    absl::Status return_if_error_status = (expression);              \
+    if (!return_if_error_status.ok()) return return_if_error_status; \
   } while (false)
 
 #define LOCKSTEP_CONCAT_INNER_(a, b) a##b
 #define LOCKSTEP_CONCAT_(a, b) LOCKSTEP_CONCAT_INNER_(a, b)
+// `target` may declare a variable, so it stands bare.  NOLINTBEGIN(bugprone-macro-parentheses)
 #define ASSIGN_OR_RETURN(target, expression) \
   ASSIGN_OR_RETURN_INNER_(LOCKSTEP_CONCAT_(status_or_, __LINE__), target, expression)
 #define ASSIGN_OR_RETURN_INNER_(holder, target, expression) \
   auto holder = (expression);                               \
   if (!holder.ok()) return holder.status();                 \
   target = *std::move(holder)
+// NOLINTEND(bugprone-macro-parentheses)

@@ -32,7 +32,8 @@ class ABSL_LOCKABLE Mutex {
   }
   // Waits until `condition()` is true; false when `timeout_ms` passed first. REQUIRES: locked.
   template <typename Condition>
-  bool AwaitFor(const Condition& condition, int64_t timeout_ms) ABSL_EXCLUSIVE_LOCKS_REQUIRED(this) {
+  bool AwaitFor(const Condition& condition, int64_t timeout_ms)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(this) {
     std::unique_lock<std::mutex> lock(mu_, std::adopt_lock);
     const bool met = changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), condition);
     lock.release();
@@ -46,7 +47,8 @@ class ABSL_LOCKABLE Mutex {
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mu_.Lock(); }
   void Unlock() ABSL_UNLOCK_FUNCTION() { mu_.Unlock(); }
   template <typename Condition>
-  bool AwaitFor(const Condition& condition, int64_t timeout_ms) ABSL_EXCLUSIVE_LOCKS_REQUIRED(this) {
+  bool AwaitFor(const Condition& condition, int64_t timeout_ms)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(this) {
     return mu_.AwaitWithTimeout(absl::Condition(&condition), absl::Milliseconds(timeout_ms));
   }
 

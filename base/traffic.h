@@ -1,5 +1,6 @@
 // traffic.h: what a process put on and took from its links. Plain counters with one owner thread.
-// Every byte handed to the socket or to gRPC counts, our headers included, HTTP/2 and TCP headers not.
+// Every byte handed to the socket or to gRPC counts, our headers included, HTTP/2 and TCP headers
+// not.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // tcp.h: a full mesh of TCP connections between the ranks of one epoch.
-// I/O happens in the calling thread: a short spin, then poll (PEERS: a wake-up across cores costs 35-40 us).
-// Each connection proves epoch, rank and token before any data; strangers are closed and ignored.
-// Errors: DeadlineExceeded naming every rank that did not connect within limits.connect_timeout_ms,
-// Unavailable naming the rank whose connection broke.
+// I/O happens in the calling thread: a short spin, then poll (PEERS: a wake-up across cores costs
+// 35-40 us). Each connection proves epoch, rank and token before any data; strangers are closed and
+// ignored. Errors: DeadlineExceeded naming every rank that did not connect within
+// limits.connect_timeout_ms, Unavailable naming the rank whose connection broke.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,8 @@ struct TcpGroup {
   int channels = 1;  // data connections per pair
 };
 
-// `listener` is this rank's, already bound to endpoints[rank]. `clock` and `abort` must outlive the link.
+// `listener` is this rank's, already bound to endpoints[rank]. `clock` and `abort` must outlive the
+// link.
 absl::StatusOr<std::unique_ptr<Link>> ConnectTcpMesh(Listener listener, const TcpGroup& group,
                                                      const Limits& limits, const Clock& clock,
                                                      const Abort& abort);

@@ -6,7 +6,8 @@
 
 namespace lockstep {
 
-// Unset fields keep the struct's defaults. REQUIRES: values within kLimitRows (experiments/spec checks).
+// Unset fields keep the struct's defaults. REQUIRES: values within kLimitRows (experiments/spec
+// checks).
 Limits LimitsFrom(const LimitsSpec& spec);
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
 // member.h: a worker's or server's side of the cluster: join, signs of life, failure and stop.
-// The coordinator is the single writer of membership. If it is silent for limits.lease_ms, or its stream
-// breaks, `abort` is requested with Unavailable and every wait of the process ends.
-// Threads: calls come from one thread; two internal threads read the stream and beat.
+// The coordinator is the single writer of membership. If it is silent for limits.lease_ms, or its
+// stream breaks, `abort` is requested with Unavailable and every wait of the process ends. Threads:
+// calls come from one thread; two internal threads read the stream and beat.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include "base/abort.h"
 #include "base/limits.h"
 #include "proto/coordinator.pb.h"
+#include "proto/record.pb.h"
 
 namespace lockstep {
 
@@ -19,6 +20,8 @@ namespace lockstep {
 inline constexpr int32_t kProtocol = 1;
 // "0.1.0 <commit>": members of another build are refused at join.
 std::string BuildId();
+// The same, in parts: version, commit, build type.
+ToolInfo DescribeTool();
 
 struct MemberOptions {
   std::string coordinator;  // host:port

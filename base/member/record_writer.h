@@ -1,7 +1,7 @@
-// record_writer.h: one process's record file: length-delimited Record messages, each written with one
-// write(2) so that a killed process leaves a readable prefix. Parameter copies go to <path>.params.
-// Errors: as errno (disk full is ResourceExhausted); the first one is kept and returned by status().
-// Threads: any.
+// record_writer.h: one process's record file: length-delimited Record messages, each written with
+// one write(2) so that a killed process leaves a readable prefix. Parameter copies go to
+// <path>.params. Errors: as errno (disk full is ResourceExhausted); the first one is kept and
+// returned by status(). Threads: any.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,8 @@ namespace lockstep {
 class RecordWriter {
  public:
   virtual ~RecordWriter() = default;
-  static absl::StatusOr<std::unique_ptr<RecordWriter>> Create(const std::string& path, const Clock& clock);
+  static absl::StatusOr<std::unique_ptr<RecordWriter>> Create(const std::string& path,
+                                                              const Clock& clock);
   // Fills in time_ns.
   virtual void Write(Record record) = 0;
   // Returns the offset of the copy in the .params file.

@@ -1,7 +1,8 @@
 // fold.h: the additions that decide bits. target[i] = target[i] op source[i], one rounding each.
-// Promise: an element's result depends on its two operands alone, never on its position, the length,
-// the alignment, the thread count or the instruction set (no contraction, no reassociation).
-// Integers wrap modulo 2^64. Pure, thread-safe.
+// Promise: an element's result depends on its two operands alone, never on its position, the
+// length, the alignment, the thread count or the instruction set (no contraction, no
+// reassociation). Integers wrap modulo 2^64; a NaN result is always the quiet NaN 0x7fc00000.
+// Dies on an `isa` that this processor lacks (isa.h, Supported). Pure, thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,8 @@
 namespace lockstep {
 
 // `source` and `target` hold `count` elements, may be unaligned, must not overlap in part.
-void Fold(Dtype dtype, ReduceOp op, const void* source, void* target, int64_t count, Isa isa = BestIsa());
+void Fold(Dtype dtype, ReduceOp op, const void* source, void* target, int64_t count,
+          Isa isa = BestIsa());
 
 // values[i] = values[i] / divisor: the mean's one division, after the sum.
 void Divide(float* values, float divisor, int64_t count, Isa isa = BestIsa());

@@ -16,7 +16,7 @@ struct SgdOptions {
 };
 
 // `parameters`, `velocity`, `gradient_sum`: `count` floats each.
-void SgdStep(const SgdOptions& options, const float* gradient_sum, float* velocity, float* parameters,
-             int64_t count, Isa isa = BestIsa());
+void SgdStep(const SgdOptions& options, const float* gradient_sum, float* velocity,
+             float* parameters, int64_t count, Isa isa = BestIsa());
 
 }  // namespace lockstep

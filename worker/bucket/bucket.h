@@ -1,6 +1,6 @@
-// bucket.h: gradients synchronised together. A bucket is a slice of the flat arena, in the order in which
-// backward fills it (reverse layer order): the first at most 1 MB, the others at most `cap`, whole tensors
-// only, a tensor above the cap alone (as PyTorch DDP's reducer). Pure.
+// bucket.h: gradients synchronised together. A bucket is a slice of the flat arena, in the order in
+// which backward fills it (reverse layer order): the first at most 1 MB, the others at most `cap`,
+// whole tensors only, a tensor above the cap alone (as PyTorch DDP's reducer). Pure.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@ struct TensorSpan {
 
 struct Bucket {
   int index = 0;
-  int64_t offset = 0;  // elements from the start of the arena; buckets tile it from its end to its start
+  int64_t offset =
+      0;  // elements from the start of the arena; buckets tile it from its end to its start
   int64_t count = 0;
   int first_tensor = 0;  // the bucket is ready once backward has passed this tensor
 };

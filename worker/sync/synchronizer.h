@@ -1,9 +1,9 @@
-// synchronizer.h: the only place where the ways to stay in step differ. Nothing above it (model, data)
-// and nothing beside it (metrics, probe) knows which one runs.
-// Gradients and parameters are views of the worker's flat arena; the gradient of a step is the mean over
-// this worker's samples. After Finish the parameters are those of the next step.
-// Errors: InvalidArgument (ranks disagree about the call), DeadlineExceeded and Unavailable (name the member).
-// Threads: the training thread only.
+// synchronizer.h: the only place where the ways to stay in step differ. Nothing above it (model,
+// data) and nothing beside it (metrics, probe) knows which one runs. Gradients and parameters are
+// views of the worker's flat arena; the gradient of a step is the mean over this worker's samples.
+// After Finish the parameters are those of the next step. Errors: InvalidArgument (ranks disagree
+// about the call), DeadlineExceeded and Unavailable (name the member). Threads: the training thread
+// only.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,11 @@ class Synchronizer {
   virtual absl::Status Begin(std::span<float> parameters) = 0;
   // Backward has filled this bucket's slice of `gradients`: its exchange may start.
   // Called in the same bucket order on every rank.
-  virtual absl::Status GradientReady(int64_t step, const Bucket& bucket, std::span<float> gradients) = 0;
+  virtual absl::Status GradientReady(int64_t step, const Bucket& bucket,
+                                     std::span<float> gradients) = 0;
   // Completes the step: gradients exchanged, optimizer applied, `parameters` ready for step + 1.
-  virtual absl::Status Finish(int64_t step, std::span<float> gradients, std::span<float> parameters) = 0;
+  virtual absl::Status Finish(int64_t step, std::span<float> gradients,
+                              std::span<float> parameters) = 0;
 
   // Optimizer state that this worker holds; empty when a server holds it.
   virtual std::span<const float> optimizer_state() const = 0;

@@ -1,0 +1,67 @@
+// tcp_link.h: the link over an established mesh (tcp.h makes it): one control and `channels` data
+// connections to every peer. Errors, threads: as link.h says.
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "allreduce/transport/link.h"
+#include "allreduce/transport/tcp.h"
+#include "allreduce/transport/tcp_connection.h"
+#include "allreduce/transport/tcp_control.h"
+
+namespace lockstep {
+
+// Proven connections to one peer; all invalid for the rank itself.
+struct TcpPeerSockets {
+  UniqueFd control;
+  std::vector<UniqueFd> data;  // [channel]
+};
+
+class TcpLink final : public Link {
+ public:
+  // `sockets` is [rank]. `clock` and `abort` must outlive the link.
+  TcpLink(const TcpGroup& group, std::vector<TcpPeerSockets> sockets, const Limits& limits,
+          const Clock& clock, const Abort& abort);
+  ~TcpLink() override;
+
+  int rank() const override { return rank_; }
+  int world_size() const override { return static_cast<int>(peers_.size()); }
+  int channels() const override { return channels_; }
+  int64_t epoch() const override { return epoch_; }
+  const std::vector<PeerState>& peers() const override { return peers_; }
+  absl::Status abort_status() const override { return abort_.status(); }
+  Traffic traffic() const override { return traffic_; }
+
+  void PostSend(SendRequest* request) override;
+  void PostRecv(RecvRequest* request) override;
+  absl::Status Progress(int64_t deadline_ns) override;
+  void Cancel() override;
+  void SendReport(std::span<const std::byte> report) override;
+  absl::Status AwaitReports(int64_t deadline_ns) override;
+
+ private:
+  TcpConnection& To(int peer, uint16_t channel);
+  absl::Status MoveData(bool* completed);
+  bool LookAtControls();           // true when a peer's state changed
+  absl::Status PeerError() const;  // OK while nobody has reported or been lost
+  absl::Status Pending() const;
+  absl::Status Wait(bool with_data, int64_t deadline_ns);
+
+  const int rank_;
+  const int channels_;
+  const int64_t epoch_;
+  const Clock& clock_;
+  const Abort& abort_;
+  std::vector<TcpConnection> connections_;  // all peers, all channels
+  std::vector<size_t> first_;               // [peer]: index of its channel 0 in connections_
+  std::vector<TcpControl> controls_;        // [peer]
+  std::vector<PeerState> peers_;            // [peer]
+  std::vector<pollfd> poll_;                // kept, so that a wait allocates nothing
+  Traffic traffic_;
+  bool cancelled_ = false;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,250 @@
+#include "base/member/member.h"
+
+#include <grpcpp/grpcpp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/member/limits_proto.h"
+#include "base/member/version.h"
+#include "base/status.h"
+#include "base/sync.h"
+#include "proto/coordinator.grpc.pb.h"
+
+namespace lockstep {
+namespace {
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+class StreamMember final : public Member {
+ public:
+  StreamMember(const MemberOptions& options, Abort* abort)
+      : options_(options), abort_(abort), limits_(options.limits) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY,
+                     0);  // proxy variables must not capture cluster traffic
+    channel_ = grpc::CreateCustomChannel(options.coordinator, grpc::InsecureChannelCredentials(),
+                                         arguments);
+    stub_ = lockstep::Coordinator::NewStub(channel_);
+  }
+
+  ~StreamMember() override {
+    {
+      MutexLock lock(&mu_);
+      leaving_ = true;
+    }
+    context_.TryCancel();
+    if (reader_.joinable()) reader_.join();
+    if (beater_.joinable()) beater_.join();
+  }
+
+  absl::Status Enter() {
+    last_heard_ns_ = clock_.NowNs();
+    stream_ = stub_->Member(&context_);
+    MemberEvent event;
+    lockstep::Join* join = event.mutable_join();
+    join->set_role(options_.role);
+    join->set_index(options_.index);
+    join->set_build(BuildId());
+    join->set_protocol(kProtocol);
+    join->set_endpoint(options_.endpoint);
+    join->set_pid(getpid());
+    join->set_host(HostName());
+    join->set_token(options_.token);
+    join->set_world_size(options_.world_size);
+    reader_ = std::thread([this] { ReadCommands(); });
+    Send(event);
+    RETURN_IF_ERROR(
+        Await([this] { return accepted_ || start_.has_value(); }, options_.limits.join_timeout_ms,
+              absl::StrCat("no answer from the coordinator at ", options_.coordinator)));
+    beater_ = std::thread([this] { Beat(); });
+    return Await([this] { return start_.has_value(); }, limits_.join_timeout_ms + limits_.lease_ms,
+                 "waiting for the other members to join");
+  }
+
+  const Start& start() const override { return *start_; }
+
+  absl::Status Connected() override {
+    MemberEvent event;
+    event.mutable_connected();
+    Send(event);
+    return Await([this] { return go_; }, limits_.connect_timeout_ms + limits_.lease_ms,
+                 "waiting for the other members to connect");
+  }
+
+  void FinishedStep(int64_t step) override { step_ = step; }
+
+  absl::Status Done(int64_t step) override {
+    step_ = step;
+    MemberEvent event;
+    event.mutable_done()->set_step(step);
+    Send(event);
+    return AwaitStop();
+  }
+
+  absl::Status AwaitStop() override {
+    // Bounded by the coordinator's lease: its silence requests the abort that ends this wait.
+    return Await([this] { return stopped_; }, kDayMs, "waiting for the end of the run");
+  }
+
+  void Fail(const absl::Status& status, int64_t step) override {
+    MemberEvent event;
+    lockstep::Failed* failed = event.mutable_failed();
+    failed->set_code(static_cast<int>(status.code()));
+    failed->set_message(std::string(status.message()));
+    failed->set_step(step);
+    failed->set_consequence(status.code() == absl::StatusCode::kUnavailable ||
+                            status.code() == absl::StatusCode::kDeadlineExceeded ||
+                            status.code() == absl::StatusCode::kAborted);
+    Send(event);
+    MutexLock lock(&mu_);
+    mu_.AwaitFor([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return stopped_ || ended_; },
+                 limits_.stop_grace_ms);
+  }
+
+ private:
+  template <typename Condition>
+  absl::Status Await(const Condition& condition, int64_t timeout_ms, const std::string& what) {
+    MutexLock lock(&mu_);
+    const auto over = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      return condition() || ended_ || !failure_.ok();
+    };
+    if (!mu_.AwaitFor(over, timeout_ms)) {
+      return absl::DeadlineExceededError(
+          absl::StrCat(what, ": nothing within ", timeout_ms, " ms"));
+    }
+    if (!failure_.ok()) return failure_;
+    if (condition()) return absl::OkStatus();
+    return absl::UnavailableError(
+        absl::StrCat("the coordinator at ", options_.coordinator, " is gone (", what, ")"));
+  }
+
+  void Send(const MemberEvent& event) {
+    MutexLock lock(&write_mu_);
+    stream_->Write(event);  // a failed write means the stream is over; ReadCommands sees that
+  }
+
+  void ReadCommands() {
+    Command command;
+    while (stream_->Read(&command)) {
+      last_heard_ns_ = clock_.NowNs();
+      Obey(command);
+    }
+    const grpc::Status status = stream_->Finish();
+    MutexLock lock(&mu_);
+    ended_ = true;
+    if (stopped_ || leaving_) return;
+    const absl::Status lost = absl::UnavailableError(absl::StrCat(
+        "lost the coordinator at ", options_.coordinator, ": ", status.error_message()));
+    if (failure_.ok()) failure_ = lost;
+    abort_->Request(failure_);
+  }
+
+  void Obey(const Command& command) {
+    MutexLock lock(&mu_);
+    switch (command.command_case()) {
+      case Command::kAccepted:
+        if (accepted_) break;
+        accepted_ = true;
+        limits_ = LimitsFrom(command.accepted().limits());
+        break;
+      case Command::kRefused:
+        failure_ = absl::InvalidArgumentError(absl::StrCat("refused by the coordinator at ",
+                                                           options_.coordinator, ": ",
+                                                           command.refused().reason()));
+        break;
+      case Command::kStart:
+        start_ = command.start();
+        break;
+      case Command::kGo:
+        go_ = true;
+        break;
+      case Command::kStop:
+        stopped_ = true;
+        if (command.stop().code() != 0) {
+          failure_ = absl::Status(static_cast<absl::StatusCode>(command.stop().code()),
+                                  absl::StrCat("the run was stopped: ", command.stop().reason()));
+          abort_->Request(failure_);
+        }
+        break;
+      default:
+        break;  // Beat: being heard is its meaning
+    }
+  }
+
+  // Sends signs of life and watches the coordinator's.
+  void Beat() {
+    while (true) {
+      {
+        MutexLock lock(&mu_);
+        const auto over = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return leaving_ || ended_; };
+        if (mu_.AwaitFor(over, limits_.heartbeat_ms)) return;
+        const int64_t silence_ms = (clock_.NowNs() - last_heard_ns_) / kNsPerMs;
+        if (silence_ms > limits_.lease_ms && !stopped_) {
+          failure_ = absl::UnavailableError(
+              absl::StrCat("the coordinator at ", options_.coordinator, " was silent for ",
+                           silence_ms, " ms (lease_ms ", limits_.lease_ms, ")"));
+          abort_->Request(failure_);
+          context_.TryCancel();
+          return;
+        }
+      }
+      MemberEvent event;
+      event.mutable_beat()->set_step(step_);
+      Send(event);
+    }
+  }
+
+  const MemberOptions options_;
+  Abort* const abort_;
+  const MonotonicClock clock_;
+  std::shared_ptr<grpc::Channel> channel_;  // shared: gRPC's own interface
+  std::unique_ptr<lockstep::Coordinator::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<MemberEvent, Command>> stream_;
+  std::thread reader_;
+  std::thread beater_;
+  std::atomic<int64_t> step_ = 0;
+  std::atomic<int64_t> last_heard_ns_ = 0;
+
+  Mutex write_mu_;  // one writer at a time on the stream
+  Mutex mu_;
+  Limits limits_;  // written before the beater starts, by Obey; read-only afterwards
+  bool accepted_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<lockstep::Start> start_;  // written once, before Join returns
+  bool go_ ABSL_GUARDED_BY(mu_) = false;
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  bool leaving_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status failure_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace
+
+std::string BuildId() { return LOCKSTEP_BUILD_ID; }
+
+ToolInfo DescribeTool() {
+  ToolInfo tool;
+  tool.set_version(LOCKSTEP_VERSION);
+  tool.set_git(LOCKSTEP_GIT);
+  tool.set_build(LOCKSTEP_BUILD);
+  return tool;
+}
+
+absl::StatusOr<std::unique_ptr<Member>> Member::Join(const MemberOptions& options, Abort* abort) {
+  auto member = std::make_unique<StreamMember>(options, abort);
+  RETURN_IF_ERROR(member->Enter());
+  return member;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,190 @@
+#include "experiments/analyse/bytes.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace lockstep {
+namespace {
+
+// Sums over the measured steps of several runs, for one member or one role.
+struct Count {
+  double in = 0;
+  double out = 0;
+  double steps = 0;
+
+  void Add(const TrafficCount& traffic) {
+    in += static_cast<double>(traffic.received_bytes());
+    out += static_cast<double>(traffic.sent_bytes());
+  }
+  void Add(const Count& other) {
+    in += other.in;
+    out += other.out;
+    steps += other.steps;
+  }
+};
+
+Count CountWorker(const RunRecord& run, const MemberRecord& worker) {
+  Count count;
+  for (const StepDone& step : worker.steps) {
+    if (step.step() <= WarmupSteps(run.steps())) continue;
+    count.Add(step.traffic());
+    ++count.steps;
+  }
+  return count;
+}
+
+// An Applied event counts what passed since the previous one, so its sent bytes are the parameters
+// of the step before. The first step therefore sees no answers yet and is left out even without a
+// warm-up; in a run of one step the answers are what came after it.
+Count CountServer(const RunRecord& run, const MemberRecord& server) {
+  Count count;
+  const bool one_step = run.steps() == 1;
+  const int64_t left_out = one_step ? 0 : std::max(WarmupSteps(run.steps()), 1);
+  int64_t last = left_out;
+  for (const Applied& applied : server.applied) {
+    if (applied.step() <= left_out) continue;
+    count.Add(applied.traffic());
+    last = std::max(last, applied.step());
+  }
+  if (one_step && server.ended) count.Add(server.ended->traffic());
+  count.steps = static_cast<double>(last - left_out);
+  return count;
+}
+
+// One Count a member of a role, over all runs, and their sum.
+struct RoleCount {
+  std::vector<Count> member;
+  Count all;
+};
+template <typename CountMember>
+RoleCount CountRole(const std::vector<const RunRecord*>& runs,
+                    std::vector<MemberRecord> RunRecord::*members, CountMember count) {
+  RoleCount role;
+  for (const RunRecord* run : runs) {
+    role.member.resize(std::max(role.member.size(), (run->*members).size()));
+    for (size_t i = 0; i < (run->*members).size(); ++i) {
+      const Count one = count(*run, (run->*members)[i]);
+      role.member[i].Add(one);
+      role.all.Add(one);
+    }
+  }
+  return role;
+}
+
+// The first of equals wins, so the answer does not depend on anything but the records.
+void OfferBusiest(const std::string& role, const RoleCount& counts, VariantResult* result) {
+  for (size_t i = 0; i < counts.member.size(); ++i) {
+    const Count& count = counts.member[i];
+    if (count.steps == 0) continue;
+    const auto offer = [&](const char* direction, double bytes) {
+      if (bytes <= 0 || bytes <= result->busiest().bytes_per_step()) return;
+      result->mutable_busiest()->set_node(absl::StrCat(role, " ", i));
+      result->mutable_busiest()->set_direction(direction);
+      result->mutable_busiest()->set_bytes_per_step(bytes);
+    };
+    offer("in", count.in / count.steps);
+    offer("out", count.out / count.steps);
+  }
+}
+
+// What one process sent outside its steps. A server's last answers come after its last Applied
+// event and belong to that step, so its Ended traffic is left out.
+double SetUpBytes(const RunRecord& run) {
+  double bytes = 0;
+  for (const MemberRecord& worker : run.workers) {
+    bytes += static_cast<double>(worker.set_up.sent_bytes());
+    if (worker.ended) bytes += static_cast<double>(worker.ended->traffic().sent_bytes());
+  }
+  for (const MemberRecord& server : run.servers) {
+    bytes += static_cast<double>(server.set_up.sent_bytes());
+  }
+  return bytes;
+}
+
+// 0 when no worker said how large the gradients are.
+double GradientBytes(const std::vector<const RunRecord*>& runs) {
+  for (const RunRecord* run : runs) {
+    for (const MemberRecord& worker : run->workers) {
+      if (worker.started.gradient_bytes() > 0) {
+        return static_cast<double>(worker.started.gradient_bytes());
+      }
+    }
+  }
+  return 0;
+}
+
+std::optional<double> Ratio(bool measured, double counted, double formula) {
+  if (!measured || formula <= 0) return std::nullopt;
+  return counted / formula;
+}
+
+}  // namespace
+
+absl::StatusOr<ByteFormula> FormulaFor(const ByteFormulaInput& input) {
+  const double n = input.workers;
+  ByteFormula formula;
+  if (input.mode == "none") {
+    formula.worker_text = "0";
+    return formula;
+  }
+  if (input.mode == "all_reduce" && input.algorithm == "ring") {
+    formula.worker = n < 1 ? 0 : 2 * (n - 1) / n * input.gradient_bytes;
+    formula.worker_text = "2(n-1)/n S";
+    return formula;
+  }
+  if (input.mode == "ps_sync" && input.servers > 0) {
+    formula.worker = input.gradient_bytes;
+    formula.worker_text = "S";
+    formula.server = n * input.gradient_bytes / input.servers;
+    formula.server_text = "n S / s";
+    return formula;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("byte formula: none for mode '", input.mode,
+                                                 "', algorithm '", input.algorithm, "', ",
+                                                 input.servers, " servers"));
+}
+
+ByteRatios CountedOverFormula(const BytesResult& bytes) {
+  return {.worker_sent = Ratio(true, bytes.tx_per_worker_step(), bytes.formula()),
+          .worker_received = Ratio(true, bytes.rx_per_worker_step(), bytes.formula()),
+          .server_in = Ratio(bytes.has_server_in_per_step(), bytes.server_in_per_step(),
+                             bytes.server_formula()),
+          .server_out = Ratio(bytes.has_server_out_per_step(), bytes.server_out_per_step(),
+                              bytes.server_formula())};
+}
+
+absl::Status AggregateBytes(const std::vector<const RunRecord*>& runs, VariantResult* result) {
+  ASSIGN_OR_RETURN(const ByteFormula formula, FormulaFor({.mode = result->mode(),
+                                                          .algorithm = result->algorithm(),
+                                                          .workers = result->workers(),
+                                                          .servers = result->servers(),
+                                                          .gradient_bytes = GradientBytes(runs)}));
+  const RoleCount workers = CountRole(runs, &RunRecord::workers, CountWorker);
+  const RoleCount servers = CountRole(runs, &RunRecord::servers, CountServer);
+  if (workers.all.steps == 0) return absl::OkStatus();  // stopped before the first measured step
+  BytesResult* bytes = result->mutable_bytes();
+  bytes->set_tx_per_worker_step(workers.all.out / workers.all.steps);
+  bytes->set_rx_per_worker_step(workers.all.in / workers.all.steps);
+  bytes->set_formula(formula.worker);
+  bytes->set_formula_text(formula.worker_text);
+  if (formula.server) {
+    bytes->set_server_formula(*formula.server);
+    bytes->set_server_formula_text(formula.server_text);
+  }
+  if (servers.all.steps > 0) {
+    bytes->set_server_in_per_step(servers.all.in / servers.all.steps);
+    bytes->set_server_out_per_step(servers.all.out / servers.all.steps);
+  }
+  double set_up = 0;
+  for (const RunRecord* run : runs) set_up += SetUpBytes(*run);
+  bytes->set_set_up(set_up / static_cast<double>(runs.size()));
+  OfferBusiest("server", servers, result);
+  OfferBusiest("worker", workers, result);
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,25 @@
+// run_json.h: run.json, schema lockstep.run/1: RunFile as JSON with the field names of
+// record.proto. A field is absent when nothing measures it, null with <field>_reason when measuring
+// failed; unknown fields are ignored on reading, another schema is refused. There is no NaN and no
+// infinity in it. Errors: InvalidArgument names the field that is not finite, or says what is wrong
+// with a file; file errors as errno. Threads: any.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/record.pb.h"
+
+namespace lockstep {
+
+inline constexpr char kRunSchema[] = "lockstep.run/1";
+
+// Fills in `schema`. The text is read back and compared before it is returned.
+absl::StatusOr<std::string> RunToJson(const RunFile& run);
+absl::StatusOr<RunFile> RunFromJson(const std::string& json);
+
+absl::Status WriteRunJson(const std::string& path, const RunFile& run);
+absl::StatusOr<RunFile> ReadRunJson(const std::string& path);
+
+}  // namespace lockstep

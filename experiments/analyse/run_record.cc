@@ -1,0 +1,174 @@
+#include "experiments/analyse/run_record.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kWarmupStepsMax = 5;  // connections, allocator and page cache have settled by then
+
+// Empty when the record is this member's; otherwise what does not fit.
+std::string Foreign(const RunConfig& config, const std::string& role, int index,
+                    const Started& started) {
+  if (started.role() != role || started.index() != index) {
+    return absl::StrCat("record was written by ", started.role(), " ", started.index());
+  }
+  if (started.variant() != config.variant().name() || started.block() != config.block() ||
+      started.seed() != config.seed()) {
+    return absl::StrCat("record belongs to variant ", started.variant(), ", block ",
+                        started.block(), ", seed ", started.seed(), ", not to ",
+                        config.variant().name(), ", block ", config.block(), ", seed ",
+                        config.seed());
+  }
+  return "";
+}
+
+class MemberMerger {
+ public:
+  MemberMerger(const RunConfig& config, std::string role, int index)
+      : config_(config), role_(std::move(role)), index_(index) {
+    member_.name = absl::StrCat(role_, " ", index_);
+  }
+
+  void Take(const std::vector<Record>& records) {
+    if (records.empty() || !records.front().has_started()) {
+      Problem("no start record");
+      return;
+    }
+    member_.started = records.front().started();
+    const std::string foreign = Foreign(config_, role_, index_, member_.started);
+    if (!foreign.empty()) {
+      Problem(foreign);
+      return;
+    }
+    for (const Record& record : records) TakeEvent(record);
+    if (!member_.ended) {
+      Problem(absl::StrCat("record stops after step ", last_step_));
+    } else if (member_.ended->code() != 0) {
+      Problem(absl::StrCat("ended with an error in step ", member_.ended->step(), ": ",
+                           member_.ended->message()));
+    } else if (role_ == "worker" && last_step_ != config_.experiment().train().steps()) {
+      Problem(absl::StrCat("ended after step ", last_step_, " of ",
+                           config_.experiment().train().steps()));
+    }
+  }
+
+  void Problem(const std::string& what) {
+    problems_.push_back(absl::StrCat(member_.name, ": ", what));
+  }
+
+  MemberRecord member() { return std::move(member_); }
+  const std::vector<std::string>& problems() const { return problems_; }
+
+ private:
+  void TakeEvent(const Record& record) {
+    switch (record.event_case()) {
+      case Record::kSetUp:
+        member_.set_up = record.set_up().traffic();
+        break;
+      case Record::kStep:
+        // Everything below indexes steps by number, so a gap ends what can be used.
+        if (record.step().step() != last_step_ + 1) {
+          Problem(absl::StrCat("step ", record.step().step(), " follows step ", last_step_));
+          break;
+        }
+        member_.steps.push_back(record.step());
+        last_step_ = record.step().step();
+        break;
+      case Record::kProbed:
+        member_.probes.push_back(record.probed());
+        break;
+      case Record::kApplied:
+        member_.applied.push_back(record.applied());
+        last_step_ = std::max(last_step_, record.applied().step());
+        break;
+      case Record::kEnded:
+        member_.ended = record.ended();
+        break;
+      case Record::kStarted:
+      case Record::EVENT_NOT_SET:
+        break;
+    }
+  }
+
+  const RunConfig& config_;
+  const std::string role_;
+  const int index_;
+  MemberRecord member_;
+  int64_t last_step_ = 0;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace
+
+RunRecord MergeRun(const RunConfig& config, const RecordReader& read) {
+  RunRecord run;
+  run.config = config;
+  const auto merge = [&](const std::string& role, int count, std::vector<MemberRecord>* members) {
+    for (int index = 0; index < count; ++index) {
+      MemberMerger merger(config, role, index);
+      absl::StatusOr<std::vector<Record>> records = read(role, index);
+      if (records.ok()) {
+        merger.Take(*records);
+      } else {
+        merger.Problem(absl::StrCat("no record: ", records.status().message()));
+      }
+      run.problems.insert(run.problems.end(), merger.problems().begin(), merger.problems().end());
+      members->push_back(merger.member());
+    }
+  };
+  merge("worker", config.world_size(), &run.workers);
+  merge("server", config.servers(), &run.servers);
+  run.complete = run.problems.empty() && !run.workers.empty();
+  return run;
+}
+
+std::string ModeOf(const Variant& variant) {
+  switch (variant.sync_case()) {
+    case Variant::kNone:
+      return "none";
+    case Variant::kPs:
+      return absl::StrCat("ps_", absl::AsciiStrToLower(Ps::Mode_Name(variant.ps().mode())));
+    case Variant::kAllReduce:
+      return "all_reduce";
+    case Variant::kSharded:
+    case Variant::kLocalSgd:
+    case Variant::SYNC_NOT_SET:
+      break;
+  }
+  return "";
+}
+
+std::string AlgorithmOf(const Variant& variant) {
+  if (!variant.has_all_reduce()) return "";
+  return absl::AsciiStrToLower(AllReduceSync::Algorithm_Name(variant.all_reduce().algorithm()));
+}
+
+std::string LabelOf(const Variant& variant, int servers) {
+  switch (variant.sync_case()) {
+    case Variant::kNone:
+      return "No synchronisation";
+    case Variant::kPs:
+      return absl::StrCat("Parameter server, ",
+                          absl::AsciiStrToLower(Ps::Mode_Name(variant.ps().mode())), ", ", servers,
+                          servers == 1 ? " server" : " servers");
+    case Variant::kAllReduce: {
+      std::string name = AlgorithmOf(variant);
+      if (!name.empty()) name[0] = absl::ascii_toupper(static_cast<unsigned char>(name[0]));
+      return absl::StrCat(name, " all-reduce");
+    }
+    case Variant::kSharded:
+    case Variant::kLocalSgd:
+    case Variant::SYNC_NOT_SET:
+      break;
+  }
+  return variant.name();
+}
+
+int WarmupSteps(int steps) { return std::min(kWarmupStepsMax, steps / 10); }
+
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+// run_record.h: the record files of one run (one variant, seed and block) put together.
+// Units: ns, bytes and steps as in proto/record.proto; steps are 1-based and contiguous from 1.
+// Errors: none. A missing, truncated or foreign file is a sentence in `problems` and leaves the run
+// incomplete; what the other members recorded stands.
+// Threads: any; the functions are pure apart from what the reader does.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/coordinator.pb.h"
+#include "proto/record.pb.h"
+
+namespace lockstep {
+
+struct MemberRecord {
+  std::string name;  // "worker 2"
+  Started started;
+  TrafficCount set_up;
+  std::vector<StepDone> steps;   // workers; steps[i].step() == i + 1
+  std::vector<Probed> probes;    // workers
+  std::vector<Applied> applied;  // servers
+  std::optional<Ended> ended;    // absent: killed, or the file is cut
+};
+
+struct RunRecord {
+  RunConfig config;
+  std::vector<MemberRecord> workers;  // [rank], config.world_size of them
+  std::vector<MemberRecord> servers;  // [index], config.servers of them
+  std::vector<std::string> problems;  // "worker 2: record stops after step 41"
+  bool complete = false;              // every member ended well and every worker did every step
+
+  int steps() const { return config.experiment().train().steps(); }
+};
+
+// The records of one process, e.g. ReadRecords(RecordPath(record_dir, role, index)); role is
+// "worker" or "server".
+using RecordReader =
+    std::function<absl::StatusOr<std::vector<Record>>(const std::string& role, int index)>;
+
+// Reads every declared member once, workers first.
+RunRecord MergeRun(const RunConfig& config, const RecordReader& read);
+
+// none, ps_sync, all_reduce; empty for a way that is not built yet.
+std::string ModeOf(const Variant& variant);
+// ring; empty for ways without an algorithm.
+std::string AlgorithmOf(const Variant& variant);
+// "Ring all-reduce", "Parameter server, sync, 2 servers", "No synchronisation".
+std::string LabelOf(const Variant& variant, int servers);
+
+// Steps left out of every time, while caches and connections warm up: 5, and at most a tenth of the
+// run.
+int WarmupSteps(int steps);
+
+}  // namespace lockstep

@@ -1,0 +1,102 @@
+#include "experiments/analyse/steps_csv.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "experiments/analyse/atomic_file.h"
+
+namespace lockstep {
+namespace {
+
+constexpr char kHeader[] =
+    "experiment,variant,mode,algorithm,workers,servers,global_batch_samples,block,seed,rank,step,"
+    "state,warmup,start_us,compute_us,sync_us,step_us,samples,loss,sent_bytes,received_bytes,"
+    "sent_messages,received_messages,parameters_hash\r\n";
+
+std::string Text(std::string_view text) {
+  std::string cell(text);
+  if (!cell.empty() && std::string_view("=+-@\t\r").find(cell[0]) != std::string_view::npos) {
+    cell.insert(0, 1, '\'');
+  }
+  if (cell.find_first_of(",\"\r\n") == std::string::npos) return cell;
+  std::string quoted = "\"";
+  for (const char c : cell) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + '"';
+}
+
+std::string Number(double value) {
+  if (!std::isfinite(value)) return "";
+  char buffer[32];
+  const auto end =
+      std::to_chars(buffer, buffer + sizeof(buffer), value);  // shortest that reads back
+  return {buffer, end.ptr};
+}
+
+std::string Microseconds(int64_t ns) { return Number(static_cast<double>(ns) / 1e3); }
+
+std::string HashAt(const MemberRecord& worker, int64_t step) {
+  for (const Probed& probed : worker.probes) {
+    if (probed.step() == step) return probed.parameters_hash();
+  }
+  return "";
+}
+
+int64_t FirstStartNs(const RunRecord& run) {
+  int64_t start_ns = INT64_MAX;
+  for (const MemberRecord& worker : run.workers) {
+    if (!worker.steps.empty()) start_ns = std::min(start_ns, worker.steps[0].start_ns());
+  }
+  return start_ns;
+}
+
+void AppendRun(const RunFile& file, const RunRecord& run, std::string* csv) {
+  const RunConfig& config = run.config;
+  const std::string settings = absl::StrJoin(
+      {Text(file.experiment().name()), Text(config.variant().name()), ModeOf(config.variant()),
+       AlgorithmOf(config.variant()), absl::StrCat(config.world_size()),
+       absl::StrCat(config.servers()), absl::StrCat(file.experiment().global_batch()),
+       absl::StrCat(config.block()), absl::StrCat(config.seed())},
+      ",");
+  // A run that was cut short is never called complete, whatever the file says.
+  const std::string unfinished = file.state() == "complete" ? "failed" : file.state();
+  const std::string state = run.complete ? "complete" : Text(unfinished);
+  const int64_t run_start_ns = FirstStartNs(run);
+  for (size_t rank = 0; rank < run.workers.size(); ++rank) {
+    const MemberRecord& worker = run.workers[rank];
+    for (const StepDone& step : worker.steps) {
+      const TrafficCount& traffic = step.traffic();
+      absl::StrAppend(csv, settings, ",", rank, ",", step.step(), ",", state, ",",
+                      step.step() <= WarmupSteps(run.steps()) ? 1 : 0, ",");
+      absl::StrAppend(csv, Microseconds(step.start_ns() - run_start_ns), ",",
+                      Microseconds(step.compute_ns()), ",", Microseconds(step.sync_ns()), ",",
+                      Microseconds(step.compute_ns() + step.sync_ns()), ",");
+      absl::StrAppend(csv, step.samples(), ",", Number(step.loss()), ",", traffic.sent_bytes(), ",",
+                      traffic.received_bytes(), ",");
+      absl::StrAppend(csv, traffic.sent_messages(), ",", traffic.received_messages(), ",",
+                      Text(HashAt(worker, step.step())), "\r\n");
+    }
+  }
+}
+
+}  // namespace
+
+std::string StepsToCsv(const RunFile& file, const std::vector<RunRecord>& runs) {
+  std::string csv = kHeader;
+  for (const RunRecord& run : runs) AppendRun(file, run, &csv);
+  return csv;
+}
+
+absl::Status WriteStepsCsv(const std::string& path, const RunFile& file,
+                           const std::vector<RunRecord>& runs) {
+  return WriteFileAtomically(path, StepsToCsv(file, runs));
+}
+
+}  // namespace lockstep

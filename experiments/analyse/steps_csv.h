@@ -1,0 +1,22 @@
+// steps_csv.h: steps.csv (RFC 4180, CRLF): a row a variant, block, seed, rank and step; settings
+// first, measurements after, units in the column names. Times are microseconds; start_us counts
+// from the run's first step. An empty cell is a value that nothing measured, or a loss that is not
+// finite. `state` is complete for rows of complete runs, otherwise the run file's state (aborted,
+// failed). Text cells that a spreadsheet would take for a formula (leading = + - @) get a leading
+// apostrophe. Errors: of the file, as errno. Threads: any.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "experiments/analyse/run_record.h"
+#include "proto/record.pb.h"
+
+namespace lockstep {
+
+std::string StepsToCsv(const RunFile& file, const std::vector<RunRecord>& runs);
+absl::Status WriteStepsCsv(const std::string& path, const RunFile& file,
+                           const std::vector<RunRecord>& runs);
+
+}  // namespace lockstep

@@ -1,0 +1,177 @@
+#include "experiments/cli/compare.h"
+
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/abort.h"
+#include "base/clock.h"
+#include "base/exit_code.h"
+#include "base/member/signals.h"
+#include "base/status.h"
+#include "experiments/analyse/run_json.h"
+#include "experiments/analyse/terminal.h"
+#include "experiments/analyse/verdict.h"
+#include "experiments/cli/host.h"
+#include "experiments/cli/out_dir.h"
+#include "experiments/cli/progress.h"
+#include "experiments/cli/results.h"
+#include "experiments/coordinator/run.h"
+
+namespace lockstep {
+namespace {
+
+constexpr char kQuickstart[] = "quickstart";
+
+void Complain(const absl::Status& status) {
+  absl::FPrintF(stderr, "lockstep compare: %s\n", std::string(status.message()));
+}
+
+// Leaves the named variants; an unknown name lists the known ones.
+absl::Status KeepOnly(const std::vector<std::string>& only, Experiment* experiment) {
+  if (only.empty()) return absl::OkStatus();
+  std::set<std::string> wanted(only.begin(), only.end());
+  std::vector<std::string> known;
+  Experiment kept = *experiment;
+  kept.clear_variant();
+  for (const Variant& variant : experiment->variant()) {
+    known.push_back(variant.name());
+    if (wanted.erase(variant.name()) > 0) *kept.add_variant() = variant;
+  }
+  if (!wanted.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("--only ", *wanted.begin(),
+                                                   ": the spec has no such variant; it has ",
+                                                   absl::StrJoin(known, ", ")));
+  }
+  *experiment = std::move(kept);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LoadedSpec> Load(const CompareArguments& arguments) {
+  if (!arguments.spec.has_value())
+    absl::FPrintF(stderr, "lockstep: no spec given: %s\n", kQuickstart);
+  ASSIGN_OR_RETURN(const SpecText text, FindSpec(arguments.spec.value_or(kQuickstart)));
+  LoadedSpec loaded = LoadSpec(text, arguments.options);
+  RETURN_IF_ERROR(loaded.status());
+  for (const SpecError& note : loaded.notes)
+    absl::FPrintF(stderr, "lockstep: note: %s\n", note.ToString());
+  RETURN_IF_ERROR(KeepOnly(arguments.only, &loaded.experiment));
+  return loaded;
+}
+
+std::string UtcNow() {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
+}
+
+// Runs everything that is planned, in order, until one run does not end well.
+class Comparison {
+ public:
+  Comparison(const CompareArguments& arguments, const Experiment& experiment, std::string dir,
+             const Clock& clock, const Abort& abort)
+      : experiment_(experiment),
+        dir_(std::move(dir)),
+        plan_(PlanRuns(experiment)),
+        clock_(clock),
+        abort_(abort),
+        program_dir_(arguments.program_dir),
+        progress_(arguments.plain, static_cast<int>(plan_.size()), clock),
+        results_(dir_, experiment) {}
+
+  absl::Status Execute(HostWatch* host) {
+    for (const RunConfig& config : plan_) {
+      host->Sample();
+      RETURN_IF_ERROR(ExecuteOne(config));
+    }
+    return absl::OkStatus();
+  }
+
+  Results& results() { return results_; }
+
+ private:
+  absl::Status ExecuteOne(const RunConfig& config) {
+    const RunOptions options{.program_dir = program_dir_, .run_dir = RunDir(dir_, config)};
+    progress_.BeginRun(config.block() + 1, experiment_.blocks(), config.variant().name(),
+                       experiment_.train().steps());
+    const RunOutcome outcome = ExecuteRun(
+        config, options, clock_, abort_,
+        [&](const RunProgress& progress) { progress_.Update(progress.running, progress.step); },
+        [&](const std::string& line) { progress_.Say(line); });
+    progress_.EndRun();
+    results_.Add(config, outcome);
+    return outcome.status;
+  }
+
+  const Experiment& experiment_;
+  const std::string dir_;
+  const std::vector<RunConfig> plan_;
+  const Clock& clock_;
+  const Abort& abort_;
+  const std::string program_dir_;
+  Progress progress_;
+  Results results_;
+};
+
+int ExitCodeOf(const absl::Status& outcome, int signal, const RunFile& run) {
+  constexpr int kSignalBase = 128;
+  if (signal != 0) return kSignalBase + signal;
+  if (!outcome.ok()) return ExitCodeFor(outcome);
+  return PromiseBroken(run.verdict()) ? kExitPromiseBroken : kExitOk;
+}
+
+absl::StatusOr<int> Run(const CompareArguments& arguments, const LoadedSpec& loaded) {
+  Abort abort;
+  const SignalWatch signals(&abort);
+  const MonotonicClock clock;
+  const int64_t start_ns = clock.NowNs();
+  const std::string started_at = UtcNow();
+  const ExperimentSize size = EstimateSize(loaded.experiment);
+  ASSIGN_OR_RETURN(const std::string dir,
+                   MakeOutDir(arguments.out, loaded.experiment.name(), started_at));
+  if (size.processes_max > UsableCores()) {
+    absl::FPrintF(
+        stderr,
+        "lockstep: up to %d processes on %d cores: times will show the processor, not the links\n",
+        size.processes_max, UsableCores());
+  }
+  HostWatch host;
+  Comparison comparison(arguments, loaded.experiment, dir, clock, abort);
+  const absl::Status outcome = comparison.Execute(&host);
+  RunContext context{.command = arguments.command, .started_at = started_at, .outcome = outcome};
+  context.duration_s =
+      static_cast<double>(clock.NowNs() - start_ns) / static_cast<double>(kNsPerSecond);
+  context.host = host.Describe(size.processes_max);
+  ASSIGN_OR_RETURN(const RunFile run, comparison.results().Write(context));
+  if (arguments.json) {
+    ASSIGN_OR_RETURN(const std::string json, RunToJson(run));
+    absl::PrintF("%s\n", json);
+  } else {
+    absl::PrintF("%s", RenderTerminal(run, {.report_path = absl::StrCat(dir, "/report.html"),
+                                            .spec = arguments.spec.value_or("")}));
+  }
+  return ExitCodeOf(outcome, signals.received(), run);
+}
+
+}  // namespace
+
+int Compare(const CompareArguments& arguments) {
+  const absl::StatusOr<LoadedSpec> loaded = Load(arguments);
+  if (!loaded.ok()) {
+    Complain(loaded.status());
+    return ExitCodeFor(loaded.status());
+  }
+  const absl::StatusOr<int> code = Run(arguments, *loaded);
+  if (!code.ok()) {
+    Complain(code.status());
+    return ExitCodeFor(code.status());
+  }
+  return *code;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,92 @@
+// main.cc: the command line. Set-up and `test` live in the script ./lockstep, everything else here.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/exit_code.h"
+#include "base/member/member.h"
+#include "experiments/cli/compare.h"
+
+namespace lockstep {
+namespace {
+
+constexpr char kCompareHelp[] =
+    "Trains every variant of a spec with the same worker, seed, data order and optimizer, and "
+    "compares them.\n"
+    "Without SPEC the quickstart: a small MLP on the bundled digits, 4 workers, under no "
+    "synchronisation, a\n"
+    "synchronous parameter server and a ring all-reduce.\n";
+constexpr char kCompareExamples[] =
+    "Examples:\n"
+    "  ./lockstep compare\n"
+    "  ./lockstep compare quickstart --blocks 5 --set workers=3 --set train.global_batch=96\n"
+    "  ./lockstep compare my.textproto --only ring --out results/ring --json\n"
+    "Exit codes: 0 success, 1 a promise was broken, 2 bad usage or spec, 3 a member was lost or "
+    "timed out,\n"
+    "4 the environment lacks something, 5 internal error, 130/143 interrupted.\n";
+
+// The folder of this program: worker and ps_server are beside it.
+std::string ProgramDir() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+}
+
+std::string CommandLine(int argc, char** argv) {
+  std::string command = "./lockstep";
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const bool plain = word.find_first_of(" \t\"'{}[]$*") == std::string::npos;
+    absl::StrAppend(&command, " ", plain ? word : absl::StrCat("'", word, "'"));
+  }
+  return command;
+}
+
+void AddCompare(CLI::App* app, CompareArguments* arguments) {
+  CLI::App* compare = app->add_subcommand("compare", kCompareHelp);
+  compare->footer(kCompareExamples);
+  compare->add_option("SPEC", arguments->spec, "name of a ready-made spec, or a file");
+  compare
+      ->add_option(
+          "--set", arguments->options.set,
+          "path=value in text format, e.g. train.steps=60, variant[ring].all_reduce.channels=2")
+      ->allow_extra_args(false);
+  compare->add_option("--blocks", arguments->options.blocks, "how often every variant runs");
+  compare->add_flag("--quick", arguments->options.quick,
+                    "one block, at most 20 steps: is everything in order?");
+  compare->add_option("--only", arguments->only, "run this variant alone (may be repeated)")
+      ->allow_extra_args(false);
+  compare->add_option("--out", arguments->out,
+                      "folder for the results (default runs/<time>-<name>)");
+  compare->add_flag("--plain", arguments->plain, "plain progress lines, also on a terminal");
+  compare->add_flag("--json", arguments->json, "print run.json instead of the table");
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app("Lockstep: how should data-parallel workers stay in step?", "lockstep");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", BuildId());
+  CompareArguments arguments;
+  arguments.command = CommandLine(argc, argv);
+  arguments.program_dir = ProgramDir();
+  AddCompare(&app, &arguments);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {  // CLI11 reports by exception; it goes no further
+    const bool asked = error.get_exit_code() == 0;
+    app.exit(error);
+    return asked ? kExitOk : kExitUsage;
+  }
+  return Compare(arguments);
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) { return lockstep::Main(argc, argv); }

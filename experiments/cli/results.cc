@@ -1,0 +1,178 @@
+#include "experiments/cli/results.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/member/member.h"
+#include "base/member/record_writer.h"
+#include "base/status.h"
+#include "experiments/analyse/aggregate.h"
+#include "experiments/analyse/atomic_file.h"
+#include "experiments/analyse/run_json.h"
+#include "experiments/analyse/steps_csv.h"
+#include "experiments/analyse/verdict.h"
+#include "experiments/cli/describe.h"
+#include "experiments/report/report.h"
+#include "experiments/spec/spec.h"
+
+namespace lockstep {
+namespace {
+
+std::string RecordFile(const std::string& dir, const RunConfig& config, const std::string& role,
+                       int index) {
+  return RecordPath(absl::StrCat(RunDir(dir, config), "/records"), role, index);
+}
+
+// True when every probe shows the same hash everywhere: the distance is then 0 without any copy.
+bool Identical(const RunRecord& run) {
+  for (const MemberRecord& worker : run.workers) {
+    const auto& first = run.workers.front().probes;
+    const size_t common = std::min(first.size(), worker.probes.size());
+    for (size_t i = 0; i < common; ++i) {
+      if (worker.probes[i].parameters_hash() != first[i].parameters_hash()) return false;
+    }
+  }
+  return true;
+}
+
+absl::Status RemoveSnapshots(const std::string& dir, const RunConfig& config) {
+  for (int rank = 0; rank < config.world_size(); ++rank) {
+    const std::string path = absl::StrCat(RecordFile(dir, config, "worker", rank), ".params");
+    std::error_code error;
+    std::filesystem::remove(path, error);
+    if (error) return ErrnoStatus(error.value(), absl::StrCat("cannot remove ", path));
+  }
+  return absl::OkStatus();
+}
+
+// The step a member was in, by its own record: more exact than its last sign of life.
+int64_t StepInRecord(const RunRecord& record, const MemberId& member) {
+  const auto& members = member.role == WORKER ? record.workers : record.servers;
+  if (static_cast<size_t>(member.index) >= members.size()) return 0;
+  const MemberRecord& own = members[static_cast<size_t>(member.index)];
+  if (!own.applied.empty()) return own.applied.back().step() + 1;
+  return own.steps.empty() ? 0 : own.steps.back().step() + 1;
+}
+
+}  // namespace
+
+std::string RunDir(const std::string& dir, const RunConfig& config) {
+  return absl::StrCat(dir, "/blocks/", config.block() + 1, "-", config.variant().name(), "-seed-",
+                      config.seed());
+}
+
+void Results::Add(const RunConfig& config, const RunOutcome& outcome) {
+  RunRecord record = MergeRun(config, [&](const std::string& role, int index) {
+    return ReadRecords(RecordFile(dir_, config, role, index));
+  });
+  AddFailures(config, outcome, record);
+  const bool differed_before = std::any_of(runs_.begin(), runs_.end(), [&](const RunRecord& run) {
+    return run.config.variant().name() == config.variant().name() && !Identical(run);
+  });
+  // Only the first run of a variant whose replicas differ is measured for distance.
+  if (!experiment_.probe().keep_snapshots() && (Identical(record) || differed_before)) {
+    const absl::Status removed = RemoveSnapshots(dir_, config);
+    if (!removed.ok()) record.problems.emplace_back(removed.message());
+  }
+  runs_.push_back(std::move(record));
+}
+
+void Results::AddFailures(const RunConfig& config, const RunOutcome& outcome,
+                          const RunRecord& record) {
+  const auto add = [&](const std::string& member, int64_t step, const std::string& message,
+                       bool consequence) {
+    FailureInfo failure;
+    failure.set_member(member);
+    failure.set_step(static_cast<double>(step));
+    failure.set_message(message);
+    failure.set_consequence(consequence);
+    failure.set_variant(config.variant().name());
+    failure.set_block(config.block() + 1);
+    failures_.push_back(failure);
+  };
+  if (outcome.status.ok() || outcome.status.code() == absl::StatusCode::kCancelled) return;
+  for (const Failure& failure : outcome.failures) {
+    add(failure.member.ToString(), std::max(failure.step, StepInRecord(record, failure.member)),
+        std::string(failure.status.message()), failure.consequence);
+  }
+  if (outcome.failures.empty()) add("coordinator", 0, std::string(outcome.status.message()), false);
+}
+
+absl::StatusOr<RunFile> Results::Write(const RunContext& context) {
+  RunFile file = Describe(context);
+  RETURN_IF_ERROR(AddVariants(&file));
+  *file.mutable_verdict() = Decide(file);
+  RETURN_IF_ERROR(
+      WriteFileAtomically(absl::StrCat(dir_, "/experiment.textproto"), CanonicalText(experiment_)));
+  RETURN_IF_ERROR(WriteRunJson(absl::StrCat(dir_, "/run.json"), file));
+  RETURN_IF_ERROR(WriteStepsCsv(absl::StrCat(dir_, "/steps.csv"), file, runs_));
+  RETURN_IF_ERROR(WriteReport(absl::StrCat(dir_, "/report.html"), file));
+  RETURN_IF_ERROR(DropSnapshots());
+  return file;
+}
+
+absl::Status Results::DropSnapshots() const {
+  if (experiment_.probe().keep_snapshots()) return absl::OkStatus();
+  for (const RunRecord& run : runs_) RETURN_IF_ERROR(RemoveSnapshots(dir_, run.config));
+  return absl::OkStatus();
+}
+
+absl::Status Results::AddVariants(RunFile* file) const {
+  const SnapshotReader snapshots = [&](const RunRecord& run, int rank, const Probed& probed) {
+    return ReadSnapshot(absl::StrCat(RecordFile(dir_, run.config, "worker", rank), ".params"),
+                        probed);
+  };
+  for (const Variant& variant : experiment_.variant()) {
+    std::vector<RunRecord> own;
+    for (const RunRecord& run : runs_) {
+      if (run.config.variant().name() == variant.name()) own.push_back(run);
+    }
+    if (own.empty()) continue;
+    ASSIGN_OR_RETURN(*file->add_runs(), Aggregate(own, snapshots));
+  }
+  return absl::OkStatus();
+}
+
+RunFile Results::Describe(const RunContext& context) const {
+  RunFile file;
+  file.set_schema(kRunSchema);
+  file.set_state(context.outcome.ok()                                     ? "complete"
+                 : context.outcome.code() == absl::StatusCode::kCancelled ? "aborted"
+                                                                          : "failed");
+  *file.mutable_tool() = DescribeTool();
+  ExperimentInfo* info = file.mutable_experiment();
+  info->set_id(std::filesystem::path(dir_).filename().string());
+  info->set_name(experiment_.name());
+  info->set_command(context.command);
+  for (const uint64_t seed : experiment_.train().seeds())
+    info->add_seeds(static_cast<double>(seed));
+  const auto complete =
+      std::count_if(runs_.begin(), runs_.end(), [](const RunRecord& run) { return run.complete; });
+  const int runs_per_block = experiment_.variant_size() * experiment_.train().seeds_size();
+  info->set_blocks(static_cast<int>(complete) / runs_per_block);
+  info->set_steps(experiment_.train().steps());
+  info->set_warmup_steps(WarmupSteps(experiment_.train().steps()));
+  info->set_time_base("wall");
+  info->set_global_batch(experiment_.train().global_batch(0));
+  info->set_workers(experiment_.workers(0));
+  info->set_reduce_op(experiment_.reduce_op() == MEAN ? "mean" : "sum");
+  info->set_reduction_order("engine");
+  info->set_started_at(context.started_at);
+  info->set_duration_s(context.duration_s);
+  *file.mutable_host() = context.host;
+  for (const FailureInfo& failure : failures_) *file.add_failures() = failure;
+  const ExperimentSize size = EstimateSize(experiment_);
+  ModelInfo* model = file.mutable_model();
+  model->set_description(DescribeModel(experiment_.model()));
+  model->set_parameters(static_cast<double>(size.parameters));
+  model->set_dtype("f32");
+  model->set_gradient_bytes(static_cast<double>(size.gradient_bytes));
+  model->set_optimizer(DescribeOptimizer(experiment_.train().optimizer()));
+  model->set_data("UCI optical handwritten digits, 1,797 images of 8x8");
+  return file;
+}
+
+}  // namespace lockstep

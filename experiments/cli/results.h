@@ -1,0 +1,51 @@
+// results.h: what a comparison leaves behind: experiment.textproto, run.json, steps.csv,
+// report.html. Each finished run is merged at once and its parameter copies are dropped as soon as
+// nothing needs them, so the folder stays small. Threads: one.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "experiments/analyse/run_record.h"
+#include "experiments/coordinator/run.h"
+#include "proto/coordinator.pb.h"
+#include "proto/record.pb.h"
+
+namespace lockstep {
+
+// blocks/2-ring-seed-1 below `dir`; blocks are shown from 1.
+std::string RunDir(const std::string& dir, const RunConfig& config);
+
+struct RunContext {
+  std::string command;
+  std::string started_at;
+  double duration_s = 0;
+  HostInfo host = {};
+  absl::Status outcome;  // of the last run that was started
+};
+
+class Results {
+ public:
+  // `experiment` must outlive it.
+  Results(std::string dir, const Experiment& experiment)
+      : dir_(std::move(dir)), experiment_(experiment) {}
+
+  // Reads the run's record files.
+  void Add(const RunConfig& config, const RunOutcome& outcome);
+  // Aggregates, decides the verdict and writes all files.
+  absl::StatusOr<RunFile> Write(const RunContext& context);
+
+ private:
+  RunFile Describe(const RunContext& context) const;
+  absl::Status AddVariants(RunFile* file) const;
+  void AddFailures(const RunConfig& config, const RunOutcome& outcome, const RunRecord& record);
+  absl::Status DropSnapshots() const;
+
+  const std::string dir_;
+  const Experiment& experiment_;
+  std::vector<RunRecord> runs_;
+  std::vector<FailureInfo> failures_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,321 @@
+#include "experiments/coordinator/membership.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/clock.h"
+#include "base/member/member.h"
+
+namespace lockstep {
+namespace {
+
+// After the first failure the others' reports are awaited this long, so that the cause is told from
+// its consequences: a killed rank's neighbours often report before its own stream breaks.
+constexpr int64_t kSettleMs = 300;
+
+Effect Send(int64_t session, Command command) {
+  return {
+      .kind = Effect::Kind::kSend, .session = session, .command = std::move(command), .line = {}};
+}
+
+Effect Line(std::string line) {
+  return {.kind = Effect::Kind::kLine, .session = 0, .command = {}, .line = std::move(line)};
+}
+
+}  // namespace
+
+std::string MemberId::ToString() const {
+  return absl::StrCat(role == WORKER ? "worker " : "server ", index);
+}
+
+Membership::Membership(MembershipConfig config, int64_t now_ns)
+    : config_(std::move(config)),
+      phase_since_ns_(now_ns),
+      last_line_ns_(now_ns),
+      last_beat_ns_(now_ns) {}
+
+std::vector<Effect> Membership::OnEvent(int64_t session, const MemberEvent& event, int64_t now_ns) {
+  std::vector<Effect> effects;
+  if (event.event_case() == MemberEvent::kJoin) {
+    OnJoin(session, event.join(), now_ns, &effects);
+    return effects;
+  }
+  const auto member = Find(session);
+  if (member == members_.end()) {
+    effects.push_back(
+        {.kind = Effect::Kind::kClose, .session = session, .command = {}, .line = {}});
+    return effects;
+  }
+  MemberState& state = member->second;
+  state.heard_ns = now_ns;
+  switch (event.event_case()) {
+    case MemberEvent::kConnected:
+      state.connected = true;
+      OnConnected(&effects, now_ns);
+      break;
+    case MemberEvent::kBeat:
+      state.step = std::max(state.step, event.beat().step());
+      break;
+    case MemberEvent::kDone:
+      state.done = true;
+      state.step = event.done().step();
+      OnDone(&effects);
+      break;
+    case MemberEvent::kFailed:
+      state.gone = true;
+      Fail({.member = member->first,
+            .status = absl::Status(static_cast<absl::StatusCode>(event.failed().code()),
+                                   event.failed().message()),
+            .step = event.failed().step(),
+            .consequence = event.failed().consequence()},
+           now_ns);
+      break;
+    default:
+      break;
+  }
+  return effects;
+}
+
+void Membership::OnJoin(int64_t session, const Join& join, int64_t now_ns,
+                        std::vector<Effect>* effects) {
+  Command answer;
+  const std::string refusal = RefusalOf(join);
+  if (!refusal.empty()) {
+    answer.mutable_refused()->set_reason(refusal);
+    effects->push_back(Send(session, answer));
+    effects->push_back(
+        {.kind = Effect::Kind::kClose, .session = session, .command = {}, .line = {}});
+    effects->push_back(Line(
+        absl::StrCat("refused ", MemberId{join.role(), join.index()}.ToString(), ": ", refusal)));
+    return;
+  }
+  members_[{join.role(), join.index()}] = {.session = session, .join = join, .heard_ns = now_ns};
+  *answer.mutable_accepted()->mutable_limits() = config_.run.experiment().limits();
+  effects->push_back(Send(session, answer));
+  if (members_.size() < Declared().size()) return;
+  phase_ = Phase::kConnecting;
+  phase_since_ns_ = now_ns;
+  Command command;
+  Start* start = command.mutable_start();
+  start->set_epoch(config_.epoch);
+  *start->mutable_run() = config_.run;
+  for (const auto& [id, state] : members_) {
+    MemberInfo* info = start->add_member();
+    info->set_role(id.role);
+    info->set_index(id.index);
+    info->set_endpoint(state.join.endpoint());
+    info->set_host(state.join.host());
+  }
+  SendAll(command, effects);
+}
+
+std::string Membership::RefusalOf(const Join& join) const {
+  const MemberId id{join.role(), join.index()};
+  const int declared = id.role == WORKER ? config_.run.world_size() : config_.run.servers();
+  if (join.token() != config_.token) return "wrong token; start members with the run's --token";
+  if (join.protocol() != kProtocol) {
+    return absl::StrCat("protocol version ", join.protocol(), ", the coordinator has ", kProtocol,
+                        "; use the same build everywhere");
+  }
+  if (join.build() != config_.build) {
+    return absl::StrCat("build '", join.build(), "', the coordinator has '", config_.build,
+                        "'; use the same build everywhere");
+  }
+  if (id.role != WORKER && id.role != SERVER) return "no role given";
+  if (id.index < 0 || id.index >= declared) {
+    return absl::StrCat(id.ToString(), " is one too many: the run declares ",
+                        config_.run.world_size(), " workers and ", config_.run.servers(),
+                        " servers");
+  }
+  if (id.role == WORKER && join.world_size() != 0 &&
+      join.world_size() != config_.run.world_size()) {
+    return absl::StrCat("its launcher says world size ", join.world_size(), ", the run says ",
+                        config_.run.world_size());
+  }
+  if (members_.contains(id)) return absl::StrCat(id.ToString(), " has joined already");
+  if (phase_ != Phase::kJoining) return "the run has started already";
+  return "";
+}
+
+void Membership::OnConnected(std::vector<Effect>* effects, int64_t now_ns) {
+  if (phase_ != Phase::kConnecting) return;
+  for (const auto& [id, state] : members_) {
+    if (!state.connected) return;
+  }
+  phase_ = Phase::kRunning;
+  phase_since_ns_ = now_ns;
+  Command command;
+  command.mutable_go();
+  SendAll(command, effects);
+}
+
+void Membership::OnDone(std::vector<Effect>* effects) {
+  for (const auto& [id, state] : members_) {
+    if (id.role == WORKER && !state.done) return;
+  }
+  if (phase_ == Phase::kRunning) Stop(absl::OkStatus(), effects);
+}
+
+std::vector<Effect> Membership::OnClosed(int64_t session, int64_t now_ns) {
+  const auto member = Find(session);
+  if (member == members_.end() || member->second.gone || phase_ == Phase::kStopping) return {};
+  member->second.gone = true;
+  Fail({.member = member->first,
+        .status = absl::UnavailableError("was lost: its connection to the coordinator broke"),
+        .step = member->second.step + 1,
+        .consequence = false},
+       now_ns);
+  return {};
+}
+
+std::vector<Effect> Membership::OnExit(const MemberId& member, bool clean, const std::string& how,
+                                       int64_t now_ns) {
+  if (phase_ == Phase::kStopping) return {};
+  const absl::Status status = absl::UnavailableError(how);
+  const auto reported =
+      std::find_if(failures_.begin(), failures_.end(),
+                   [&](const Failure& failure) { return failure.member == member; });
+  const auto joined = members_.find(member);
+  if (reported != failures_.end()) {
+    // The stream broke first; how the process ended says more. A member that named its error keeps
+    // it.
+    const bool only_lost =
+        reported->status.message() == "was lost: its connection to the coordinator broke";
+    if (only_lost && !clean) reported->status = status;
+    return {};
+  }
+  const int64_t step = joined == members_.end() ? 0 : joined->second.step + 1;
+  if (joined != members_.end()) joined->second.gone = true;
+  Fail({.member = member, .status = status, .step = step, .consequence = false}, now_ns);
+  return {};
+}
+
+std::vector<Effect> Membership::OnStopRequested(const absl::Status& reason, int64_t /*now_ns*/) {
+  std::vector<Effect> effects;
+  if (phase_ != Phase::kStopping) Stop(reason, &effects);
+  return effects;
+}
+
+std::vector<Effect> Membership::OnTick(int64_t now_ns) {
+  std::vector<Effect> effects;
+  if (phase_ == Phase::kStopping) return effects;
+  CheckLeases(now_ns);
+  CheckDeadlines(now_ns, &effects);
+  Beats(now_ns, &effects);
+  return effects;
+}
+
+void Membership::Fail(Failure failure, int64_t now_ns) {
+  if (phase_ == Phase::kStopping) return;
+  if (phase_ != Phase::kFailing) {
+    phase_ = Phase::kFailing;
+    phase_since_ns_ = now_ns;
+  }
+  failures_.push_back(std::move(failure));
+}
+
+void Membership::CheckDeadlines(int64_t now_ns, std::vector<Effect>* effects) {
+  const int64_t elapsed_ms = (now_ns - phase_since_ns_) / kNsPerMs;
+  if (phase_ == Phase::kJoining) {
+    if (elapsed_ms >= config_.limits.join_timeout_ms) {
+      Stop(absl::DeadlineExceededError(absl::StrCat(WaitingLine(), " after ", elapsed_ms,
+                                                    " ms (join_timeout_ms ",
+                                                    config_.limits.join_timeout_ms, ")")),
+           effects);
+    } else if ((now_ns - last_line_ns_) / kNsPerMs >= config_.limits.waiting_line_ms) {
+      last_line_ns_ = now_ns;
+      effects->push_back(Line(WaitingLine()));
+    }
+  } else if (phase_ == Phase::kConnecting &&
+             elapsed_ms >= config_.limits.connect_timeout_ms + config_.limits.lease_ms) {
+    // Members end their own waits at connect_timeout_ms with a better message; this is the
+    // backstop.
+    Stop(absl::DeadlineExceededError(absl::StrCat("not connected after ", elapsed_ms,
+                                                  " ms: ", Missing(&MemberState::connected))),
+         effects);
+  } else if (phase_ == Phase::kFailing && elapsed_ms >= kSettleMs) {
+    std::stable_sort(failures_.begin(), failures_.end(), [](const Failure& a, const Failure& b) {
+      return a.consequence < b.consequence;
+    });
+    const Failure& first = failures_.front();
+    Stop(absl::Status(first.status.code(), absl::StrCat(first.member.ToString(), ", step ",
+                                                        first.step, ": ", first.status.message())),
+         effects);
+  }
+}
+
+void Membership::CheckLeases(int64_t now_ns) {
+  for (auto& [id, state] : members_) {
+    const int64_t silence_ms = (now_ns - state.heard_ns) / kNsPerMs;
+    if (state.gone || silence_ms < config_.limits.lease_ms) continue;
+    state.gone = true;
+    Fail({.member = id,
+          .status = absl::UnavailableError(absl::StrCat(
+              "was lost: silent for ", silence_ms, " ms (lease_ms ", config_.limits.lease_ms, ")")),
+          .step = state.step + 1,
+          .consequence = false},
+         now_ns);
+  }
+}
+
+void Membership::Beats(int64_t now_ns, std::vector<Effect>* effects) {
+  if ((now_ns - last_beat_ns_) / kNsPerMs < config_.limits.heartbeat_ms) return;
+  last_beat_ns_ = now_ns;
+  Command command;
+  command.mutable_beat()->set_step(step());
+  SendAll(command, effects);
+}
+
+void Membership::Stop(const absl::Status& outcome, std::vector<Effect>* effects) {
+  phase_ = Phase::kStopping;
+  outcome_ = outcome;
+  Command command;
+  command.mutable_stop()->set_code(static_cast<int>(outcome.code()));
+  command.mutable_stop()->set_reason(std::string(outcome.message()));
+  SendAll(command, effects);
+}
+
+void Membership::SendAll(const Command& command, std::vector<Effect>* effects) const {
+  for (const auto& [id, state] : members_) effects->push_back(Send(state.session, command));
+}
+
+std::vector<MemberId> Membership::Declared() const {
+  std::vector<MemberId> declared;
+  for (int rank = 0; rank < config_.run.world_size(); ++rank) declared.push_back({WORKER, rank});
+  for (int index = 0; index < config_.run.servers(); ++index) declared.push_back({SERVER, index});
+  return declared;
+}
+
+std::string Membership::WaitingLine() const {
+  std::vector<std::string> present;
+  std::vector<std::string> missing;
+  for (const MemberId& id : Declared()) {
+    (members_.contains(id) ? present : missing).push_back(id.ToString());
+  }
+  return absl::StrCat("waiting for ", absl::StrJoin(missing, ", "),
+                      "; present: ", present.empty() ? "nobody" : absl::StrJoin(present, ", "));
+}
+
+std::string Membership::Missing(bool MemberState::*reached) const {
+  std::vector<std::string> missing;
+  for (const auto& [id, state] : members_) {
+    if (!(state.*reached)) missing.push_back(id.ToString());
+  }
+  return absl::StrJoin(missing, ", ");
+}
+
+std::map<MemberId, Membership::MemberState>::iterator Membership::Find(int64_t session) {
+  return std::find_if(members_.begin(), members_.end(),
+                      [&](const auto& member) { return member.second.session == session; });
+}
+
+int64_t Membership::step() const {
+  int64_t smallest = INT64_MAX;
+  for (const auto& [id, state] : members_) {
+    if (id.role == WORKER) smallest = std::min(smallest, state.step);
+  }
+  return smallest == INT64_MAX ? 0 : smallest;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+// processes.h: the child processes of one run: started, watched, stopped; none outlives the run.
+// Each child has its own process group, so that Ctrl-C reaches the launcher alone and the launcher
+// stops them in order; if the launcher dies, the kernel sends each child SIGTERM. Threads: all
+// calls from one thread that lives as long as the children (PR_SET_PDEATHSIG is per thread).
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "experiments/coordinator/membership.h"
+
+namespace lockstep {
+
+struct ProcessExit {
+  MemberId member;
+  bool clean = false;
+  std::string how;  // "exited with code 5", "was killed by SIGKILL"
+};
+
+class Processes {
+ public:
+  Processes() = default;
+  ~Processes();
+  Processes(const Processes&) = delete;
+  Processes& operator=(const Processes&) = delete;
+
+  // `command[0]` is the program's path; standard output and error go to `log_path`;
+  // `environment` ("NAME=value") is added to this process's own.
+  absl::Status Spawn(const MemberId& member, const std::vector<std::string>& command,
+                     const std::vector<std::string>& environment, const std::string& log_path);
+  // Those that ended since the last call. Never waits.
+  std::vector<ProcessExit> Reap();
+  void SignalAll(int signal) const;
+  bool empty() const { return running_.empty(); }
+  std::string Names() const;
+
+ private:
+  std::map<pid_t, MemberId> running_;
+};
+
+}  // namespace lockstep

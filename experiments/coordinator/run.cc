@@ -1,0 +1,139 @@
+#include "experiments/coordinator/run.h"
+
+#include <poll.h>
+
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/member/limits_proto.h"
+#include "base/member/member.h"
+#include "base/status.h"
+#include "experiments/coordinator/processes.h"
+#include "experiments/coordinator/server.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kTickMs = 50;
+
+std::string RandomToken() {
+  std::random_device device;
+  return absl::StrFormat("%08x%08x%08x%08x", device(), device(), device(), device());
+}
+
+// Waits for a tick or for the user's interrupt, whichever comes first.
+void WaitTick(const Abort* abort) {
+  pollfd fd{abort == nullptr ? -1 : abort->fd(), POLLIN, 0};
+  poll(&fd, 1, kTickMs);
+}
+
+class Run {
+ public:
+  Run(const RunConfig& config, const RunOptions& options, const Clock& clock)
+      : config_(config),
+        options_(options),
+        clock_(clock),
+        limits_(LimitsFrom(config.experiment().limits())) {
+    config_.set_record_dir(absl::StrCat(options.run_dir, "/records"));
+  }
+
+  absl::Status Start() {
+    std::error_code error;
+    for (const std::string& dir : {config_.record_dir(), absl::StrCat(options_.run_dir, "/logs")}) {
+      std::filesystem::create_directories(dir, error);
+      if (error) return ErrnoStatus(error.value(), absl::StrCat("cannot create ", dir));
+    }
+    const MembershipConfig membership{
+        .run = config_, .limits = limits_, .build = BuildId(), .token = RandomToken()};
+    ASSIGN_OR_RETURN(coordinator_, CoordinatorServer::Listen(options_.host, membership, clock_));
+    for (int index = 0; index < config_.servers(); ++index) {
+      RETURN_IF_ERROR(Spawn({SERVER, index}, "ps_server", "--index", membership.token));
+    }
+    for (int rank = 0; rank < config_.world_size(); ++rank) {
+      RETURN_IF_ERROR(Spawn({WORKER, rank}, "worker", "--rank", membership.token));
+    }
+    return absl::OkStatus();
+  }
+
+  void Watch(const Abort& abort, const std::function<void(const RunProgress&)>& progress,
+             const std::function<void(const std::string&)>& line) {
+    while (!coordinator_->stopping()) {
+      WaitTick(&abort);
+      if (!abort.status().ok()) coordinator_->RequestStop(abort.status());
+      for (const ProcessExit& exit : processes_.Reap())
+        coordinator_->OnExit(exit.member, exit.clean, exit.how);
+      coordinator_->Tick();
+      for (const std::string& text : coordinator_->TakeLines()) line(text);
+      progress({.running = coordinator_->running(), .step = coordinator_->step()});
+    }
+  }
+
+  // Waits for the processes to follow the stop; kills those that don't within the grace.
+  RunOutcome Finish() {
+    RunOutcome outcome{.status = coordinator_->outcome(), .failures = coordinator_->failures()};
+    const int64_t stop_ns = clock_.NowNs();
+    bool killed = false;
+    while (!processes_.empty()) {
+      WaitTick(nullptr);
+      for (const ProcessExit& exit : processes_.Reap()) {
+        if (exit.clean || !outcome.status.ok()) continue;
+        outcome.status = absl::InternalError(
+            absl::StrCat(exit.member.ToString(), " ", exit.how,
+                         ", though the run was complete; its log is ", LogPath(exit.member)));
+      }
+      if (killed || (clock_.NowNs() - stop_ns) / kNsPerMs < limits_.stop_grace_ms) continue;
+      if (outcome.status.ok()) {
+        outcome.status = absl::InternalError(absl::StrCat(
+            processes_.Names(), " did not end within stop_grace_ms ", limits_.stop_grace_ms));
+      }
+      processes_.SignalAll(SIGKILL);
+      killed = true;
+    }
+    return outcome;
+  }
+
+ private:
+  std::string LogPath(const MemberId& member) const {
+    return absl::StrCat(options_.run_dir, "/logs/", member.role == WORKER ? "worker-" : "server-",
+                        member.index, ".log");
+  }
+
+  absl::Status Spawn(const MemberId& member, const std::string& program,
+                     const std::string& index_flag, const std::string& token) {
+    std::vector<std::string> command = {absl::StrCat(options_.program_dir, "/", program),
+                                        "--coordinator",
+                                        coordinator_->endpoint(),
+                                        index_flag,
+                                        absl::StrCat(member.index),
+                                        "--listen",
+                                        options_.host};
+    return processes_.Spawn(member, command, {absl::StrCat("LOCKSTEP_TOKEN=", token)},
+                            LogPath(member));
+  }
+
+  RunConfig config_;
+  const RunOptions options_;
+  const Clock& clock_;
+  const Limits limits_;
+  std::unique_ptr<CoordinatorServer> coordinator_;
+  Processes processes_;
+};
+
+}  // namespace
+
+RunOutcome ExecuteRun(const RunConfig& config, const RunOptions& options, const Clock& clock,
+                      const Abort& abort, const std::function<void(const RunProgress&)>& progress,
+                      const std::function<void(const std::string&)>& line) {
+  Run run(config, options, clock);
+  if (const absl::Status started = run.Start(); !started.ok())
+    return {.status = started, .failures = {}};
+  run.Watch(abort, progress, line);
+  return run.Finish();
+}
+
+}  // namespace lockstep

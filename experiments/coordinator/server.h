@@ -1,0 +1,36 @@
+// server.h: the coordinator behind gRPC: streams in, Membership decides, commands out.
+// Threads: methods from the launcher's thread; gRPC's threads read the streams.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "experiments/coordinator/membership.h"
+
+namespace lockstep {
+
+class CoordinatorServer {
+ public:
+  virtual ~CoordinatorServer() = default;
+  // Listens on host:0. `clock` must outlive it.
+  static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Listen(const std::string& host,
+                                                                   const MembershipConfig& config,
+                                                                   const Clock& clock);
+  virtual std::string endpoint() const = 0;
+  virtual void Tick() = 0;
+  virtual void OnExit(const MemberId& member, bool clean, const std::string& how) = 0;
+  virtual void RequestStop(const absl::Status& reason) = 0;
+
+  virtual bool stopping() const = 0;
+  virtual bool running() const = 0;
+  virtual absl::Status outcome() const = 0;
+  virtual std::vector<Failure> failures() const = 0;
+  virtual int64_t step() const = 0;
+  // Lines for the user since the last call.
+  virtual std::vector<std::string> TakeLines() = 0;
+};
+
+}  // namespace lockstep

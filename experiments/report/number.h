@@ -1,0 +1,29 @@
+// number.h: the one place where a number of a run file becomes text, so that the same value reads
+// the same in the verdict, the table and the chart (the chart takes its texts from the table).
+// Number and unit are joined by a no-break space. Units: bytes in SI (1 MB = 10^6), times in
+// microseconds in, milliseconds out, shares 0..1 in, % out. A value that is not finite reads
+// kNotMeasured. Pure.
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+inline constexpr char kNotMeasured[] = "–";
+
+// 12345.6 -> "12,346".
+std::string FormatCount(double value);
+// Three significant digits, whole numbers from 100 on: 0.0213, 3.14, 12.3, 432, 1,185; 0 -> "0".
+std::string FormatValue(double value);
+// 432000 -> "432".
+std::string FormatMilliseconds(double microseconds);
+// 510012 -> "510 kB".
+std::string FormatBytes(double bytes);
+// 0.0213 -> "2.13 %".
+std::string FormatShare(double share);
+// 0.0024 -> "+0.24 %"; a true minus sign, "0 %" for none.
+std::string FormatSignedShare(double share);
+// 83.4 -> "1 min 23 s".
+std::string FormatDuration(double seconds);
+
+}  // namespace lockstep

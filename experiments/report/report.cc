@@ -1,0 +1,107 @@
+#include "experiments/report/report.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "experiments/report/html.h"
+#include "experiments/report/number.h"
+#include "experiments/report/sections.h"
+
+// The committed page, embedded by template.S.in.
+extern "C" {
+extern const char lockstep_report_template[];
+extern const uint64_t lockstep_report_template_bytes;
+}
+
+namespace lockstep {
+namespace {
+
+constexpr char kSchema[] = "lockstep.run/1";
+
+// Ids go into file names and selectors, labels are for people.
+bool IsId(const std::string& id) {
+  return !id.empty() &&
+         id.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.-") == std::string::npos;
+}
+
+absl::Status CheckRunFile(const RunFile& run) {
+  if (run.schema() != kSchema) {
+    return absl::InvalidArgumentError(absl::StrCat("report: this program reads ", kSchema,
+                                                   ", the run file says \"", run.schema(),
+                                                   "\"; use the lockstep that wrote it"));
+  }
+  for (const VariantResult& result : run.runs()) {
+    if (!IsId(result.id())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("report: variant id \"", result.id(), "\" is not of the form [a-z0-9_.-]+"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> RunFileJson(const RunFile& run) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;  // a zero is a value, the chart must not meet a gap
+  std::string json;
+  const auto status = google::protobuf::util::MessageToJsonString(run, &json, options);
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("report: run file as JSON: ", status.message().ToString()));
+  }
+  return json;
+}
+
+absl::Status WriteFile(const std::string& path, const std::string& content) {
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  if (file == nullptr) return ErrnoStatus(errno, absl::StrCat("report: create ", path));
+  const bool written = std::fwrite(content.data(), 1, content.size(), file) == content.size();
+  int error = written ? 0 : errno;
+  if (std::fclose(file) != 0 && error == 0) error = errno;
+  if (error != 0) return ErrnoStatus(error, absl::StrCat("report: write ", path));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> RenderReport(const RunFile& run) {
+  RETURN_IF_ERROR(CheckRunFile(run));
+  ASSIGN_OR_RETURN(const std::string json, RunFileJson(run));
+  const PageView view = MakeView(run);
+  const std::string_view page(lockstep_report_template, lockstep_report_template_bytes);
+  ASSIGN_OR_RETURN(std::string html, FillSlots(page, {{"TITLE", Escape(Headline(run))},
+                                                      {"ID", Escape(run.experiment().id())},
+                                                      {"HEAD", HeadHtml(view)},
+                                                      {"TABLE", TableHtml(view)},
+                                                      {"CHART", ChartHtml(view)},
+                                                      {"BYTES", BytesHtml(view)},
+                                                      {"REPLICAS", ReplicasHtml(view)},
+                                                      {"METHOD", MethodHtml(view)},
+                                                      {"DATA", JsonForScript(json)}}));
+  if (html.size() > kReportBytesMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("report: ", FormatBytes(static_cast<double>(html.size())), ", the limit is ",
+                     FormatBytes(static_cast<double>(kReportBytesMax)),
+                     "; probe less often or run fewer steps (probe.every, train.steps)"));
+  }
+  return html;
+}
+
+absl::Status WriteReport(const std::string& path, const RunFile& run) {
+  ASSIGN_OR_RETURN(const std::string html, RenderReport(run));
+  const std::string partial = absl::StrCat(path, ".tmp");
+  absl::Status status = WriteFile(partial, html);
+  if (status.ok() && std::rename(partial.c_str(), path.c_str()) != 0) {
+    status = ErrnoStatus(errno, absl::StrCat("report: rename ", partial, " to ", path));
+  }
+  if (!status.ok()) std::remove(partial.c_str());
+  return status;
+}
+
+}  // namespace lockstep

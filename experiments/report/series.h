@@ -1,0 +1,24 @@
+// series.h: how a variant looks everywhere on the page: colour, marker shape and dash, so that
+// colour never speaks alone. Ring is always the blue circle, one server always the brown cross, and
+// so on. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "proto/record.pb.h"
+
+namespace lockstep {
+
+struct Series {
+  std::string style;   // CSS class: s0..s5 (colour and dash), sc for the control
+  std::string marker;  // SVG path in the box -8..8
+};
+
+// One per run, in the order of the run file; no two alike among the first 36.
+std::vector<Series> AssignSeries(const RunFile& run);
+
+// The marker as an inline drawing, hidden from screen readers: the label stands beside it.
+std::string MarkerHtml(const Series& series);
+
+}  // namespace lockstep

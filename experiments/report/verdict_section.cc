@@ -1,0 +1,105 @@
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "experiments/report/html.h"
+#include "experiments/report/number.h"
+#include "experiments/report/sections.h"
+
+namespace lockstep {
+namespace {
+
+std::string FactsHtml(const VerdictInfo& verdict) {
+  if (verdict.facts().empty()) return "";
+  std::string out = "<dl class=\"facts\">\n";
+  for (const Fact& fact : verdict.facts()) {
+    absl::StrAppend(&out, "<div><dt>", Escape(fact.label()), "</dt><dd>", Escape(fact.value()),
+                    "</dd></div>\n");
+  }
+  absl::StrAppend(&out, "</dl>\n");
+  return out;
+}
+
+// "ring, block 2, step 31": where it happened, as far as known.
+std::string Place(const FailureInfo& failure) {
+  std::string out;
+  if (!failure.variant().empty()) absl::StrAppend(&out, failure.variant(), ", ");
+  if (failure.block() > 0) absl::StrAppend(&out, "block ", failure.block(), ", ");
+  absl::StrAppend(&out, "step ", FormatCount(failure.step()));
+  return out;
+}
+
+std::string FailuresHtml(const RunFile& run) {
+  if (run.failures().empty()) return "";
+  std::string out =
+      "<section class=\"failures\" aria-labelledby=\"failures-title\">\n"
+      "<h2 id=\"failures-title\">What went wrong</h2>\n<ol>\n";
+  for (const FailureInfo& failure : run.failures()) {
+    absl::StrAppend(&out, failure.consequence() ? "<li class=\"consequence\"><b>" : "<li><b>",
+                    Escape(failure.member()), "</b> ", Quiet(Place(failure)),
+                    failure.consequence() ? " <span class=\"tag\">consequence</span>" : "", "<br>",
+                    Escape(failure.message()), "</li>\n");
+  }
+  absl::StrAppend(&out, "</ol>\n</section>\n");
+  return out;
+}
+
+}  // namespace
+
+PageView MakeView(const RunFile& run) {
+  PageView view{.run = &run, .rows = {}};
+  const std::vector<Series> series = AssignSeries(run);
+  for (int i = 0; i < run.runs_size(); ++i) {
+    view.rows.push_back({&run.runs(i), i, series[static_cast<size_t>(i)]});
+  }
+  // Fastest first is a claim about speed; a host without a spare processor can't carry it.
+  const bool by_speed = !run.host().cpu_bound();
+  std::stable_sort(
+      view.rows.begin(), view.rows.end(), [by_speed](const PageRow& a, const PageRow& b) {
+        if (a.result->ranked() != b.result->ranked()) return a.result->ranked();
+        return by_speed && a.result->samples_per_s().median() > b.result->samples_per_s().median();
+      });
+  return view;
+}
+
+std::string Headline(const RunFile& run) {
+  if (!run.verdict().head().empty()) return run.verdict().head();
+  if (run.state() == "failed") {
+    if (run.failures().empty()) return "The run failed: partial results";
+    return absl::StrCat("The run failed: ", run.failures(0).member(), " at step ",
+                        FormatCount(run.failures(0).step()));
+  }
+  if (run.state() == "aborted") return "The run was stopped early: partial results";
+  if (run.experiment().name().empty()) return "Results without a verdict";
+  return absl::StrCat("Results of ", run.experiment().name());
+}
+
+std::string TimeBaseText(const RunFile& run) {
+  const std::string& base = run.experiment().time_base();
+  if (base == "wall") return "wall clock";
+  if (base == "shaped") return "shaped links";
+  if (base == "virtual") return "virtual time";
+  return base.empty() ? "time base unknown" : base;
+}
+
+std::string HeadHtml(const PageView& view) {
+  const RunFile& run = *view.run;
+  const VerdictInfo& verdict = run.verdict();
+  std::string out;
+  if (run.state() != "complete") {
+    absl::StrAppend(&out, "<p class=\"state\"><span class=\"tag bad\">",
+                    Escape(run.state().empty() ? "state unknown" : run.state()), "</span></p>\n");
+  }
+  absl::StrAppend(&out, "<h1>", Escape(Headline(run)), "</h1>\n");
+  if (!verdict.why().empty()) {
+    absl::StrAppend(&out, "<p class=\"lead\">", Escape(verdict.why()), "</p>\n");
+  }
+  absl::StrAppend(&out, FactsHtml(verdict));
+  if (!verdict.caveat().empty()) {
+    absl::StrAppend(&out, "<p class=\"caveat\">", Escape(verdict.caveat()), "</p>\n");
+  }
+  absl::StrAppend(&out, FailuresHtml(run));
+  return out;
+}
+
+}  // namespace lockstep

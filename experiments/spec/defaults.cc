@@ -1,0 +1,78 @@
+#include "experiments/spec/defaults.h"
+
+#include <google/protobuf/message.h>
+#include <google/protobuf/text_format.h>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/limits.h"
+#include "experiments/spec/place.h"
+#include "experiments/spec/rules.h"
+
+namespace lockstep {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+// NOLINTNEXTLINE(misc-no-recursion): as deep as the schema, which is finite
+void FillMessage(const std::string& pattern, Message* message) {
+  const google::protobuf::Descriptor& descriptor = *message->GetDescriptor();
+  const google::protobuf::Reflection& reflection = *message->GetReflection();
+  for (int i = 0; i < descriptor.field_count(); ++i) {
+    const FieldDescriptor* field = descriptor.field(i);
+    const std::string field_pattern = JoinPath(pattern, field->name());
+    const bool is_message = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+    const int count = field->is_repeated() ? reflection.FieldSize(*message, field)
+                                           : (reflection.HasField(*message, field) ? 1 : 0);
+    for (int j = 0; is_message && j < count; ++j) {
+      FillMessage(field_pattern, field->is_repeated()
+                                     ? reflection.MutableRepeatedMessage(message, field, j)
+                                     : reflection.MutableMessage(message, field));
+    }
+    const std::string value = DefaultText(field_pattern, *field);
+    if (is_message || count > 0 || value.empty()) continue;
+    CHECK(google::protobuf::TextFormat::ParseFieldValueFromString(value, field, message))
+        << field_pattern << " has the default " << value;
+  }
+}
+
+}  // namespace
+
+std::string DefaultText(const std::string& pattern, const FieldDescriptor& field) {
+  for (const ListDefault& row : kListDefaults) {
+    if (pattern == row.path) return row.value;
+  }
+  for (const LimitRow& row : kLimitRows) {
+    if (pattern == absl::StrCat("limits.", row.name)) return absl::StrCat(Limits{}.*row.field);
+  }
+  if (!field.has_default_value()) return "";
+  // A message that is empty reads as its defaults.
+  const Message* empty =
+      google::protobuf::MessageFactory::generated_factory()->GetPrototype(field.containing_type());
+  std::string text;
+  google::protobuf::TextFormat::PrintFieldValueToString(*empty, &field, -1, &text);
+  return text;
+}
+
+void FillDefaults(Experiment* experiment) {
+  Optimizer* optimizer = experiment->mutable_train()->mutable_optimizer();
+  if (optimizer->kind_case() == Optimizer::KIND_NOT_SET) optimizer->mutable_sgd();
+  experiment->mutable_network();
+  experiment->mutable_probe();
+  experiment->mutable_limits();
+  FillMessage("", experiment);
+}
+
+std::string CanonicalText(const Experiment& experiment) {
+  google::protobuf::TextFormat::Printer printer;
+  printer.SetUseShortRepeatedPrimitives(true);
+  std::string text;
+  CHECK(printer.PrintToString(experiment, &text));
+  return absl::StrCat(
+      "# The experiment as it ran: overrides applied, defaults written out. To run it again:\n"
+      "# lockstep compare <this file>\n",
+      text);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+// rules.h: what the fields of an experiment may hold today, as tables that validate.cc reads.
+// A field that has no row is refused with "not built yet": a new field of experiment.proto can't be
+// ignored by mistake. The rows of limits { } are those of base/limits.h.
+// Pure: no I/O, no threads.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "proto/experiment.pb.h"
+
+namespace lockstep {
+
+enum class RuleKind {
+  kBlock,   // a message: its fields have their own rows
+  kRange,   // a number within [min, max]
+  kChoice,  // one of the values named in `built`
+  kName,    // [a-z0-9][a-z0-9_.-]*, at most kNameLettersMax letters: it becomes part of file names
+  kNotBuilt,  // refused; `built` says what there is instead
+};
+
+struct FieldRule {
+  const char* path;  // without indices: "variant.ps.servers"
+  RuleKind kind;
+  double min = 0;
+  double max = 0;
+  const char* built = "";    // values, separated by spaces; for kNotBuilt a sentence
+  const char* meaning = "";  // of the number: what its range bounds
+  bool sweep = false;        // the format allows a list; more than one value is not built yet
+};
+
+inline constexpr int kNameLettersMax = 64;
+inline constexpr int kWorkersMax = 64;
+inline constexpr int kServersMax = 64;
+
+// nullopt: the field is not built yet.
+std::optional<FieldRule> FindRule(const std::string& pattern);
+
+// A field that has to be written, with an example that is right.
+struct RequiredField {
+  const char* path;  // a top-level field or a field of a block below it, without indices
+  const char* example;
+};
+inline constexpr RequiredField kRequiredFields[] = {
+    {"name", "name: \"my-comparison\""},
+    {"model", "model { mlp { layers: [64, 256, 10] } }"},
+    {"data", "data { digits {} }"},
+    {"train.global_batch", "train { global_batch: 128 }"},
+    {"train.steps", "train { steps: 60 }"},
+    {"workers", "workers: 4"},
+    {"variant", "variant { name: \"ring\" all_reduce { algorithm: RING } }"},
+};
+
+// Values of lists that are not written; those of single fields stand in experiment.proto.
+struct ListDefault {
+  const char* path;  // without indices
+  const char* value;
+};
+inline constexpr ListDefault kListDefaults[] = {{"wire_dtype", "F32"},
+                                                {"bucket_cap_mb", "25"},
+                                                {"train.seeds", "1"},
+                                                {"variant.ps.servers", "1"}};
+
+// A setting that changes nothing in this experiment is named in a note, not ignored in silence.
+struct UnusedRule {
+  const char* path;  // without indices
+  bool (*unused)(const Experiment& experiment);
+  const char* why;
+};
+inline constexpr int kUnusedRuleCount = 9;
+extern const UnusedRule kUnusedRules[kUnusedRuleCount];
+
+}  // namespace lockstep

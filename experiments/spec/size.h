@@ -1,0 +1,35 @@
+// size.h: how much of the machine an experiment asks for, before anything starts.
+// Errors: none; an experiment that is not valid has no meaningful size. Pure: no I/O, no threads.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "proto/experiment.pb.h"
+
+namespace lockstep {
+
+// Weights and biases of all layers.
+int64_t ParameterCount(const Mlp& mlp);
+
+struct VariantSize {
+  std::string name;
+  int workers = 0;
+  int servers = 0;
+  int processes = 0;  // workers and servers; the coordinator runs inside the command itself
+  int ports = 0;      // listening at most: one a process and the coordinator's
+};
+
+struct ExperimentSize {
+  std::vector<VariantSize> variants;
+  int processes_max = 0;  // of the largest variant; variants run one after another
+  int ports_max = 0;
+  int runs = 0;  // blocks x variants x seeds
+  int64_t parameters = 0;
+  int64_t gradient_bytes = 0;  // S: one gradient on the wire, in f32
+};
+
+ExperimentSize EstimateSize(const Experiment& experiment);
+
+}  // namespace lockstep

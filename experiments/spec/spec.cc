@@ -1,0 +1,88 @@
+#include "experiments/spec/spec.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "experiments/spec/bind.h"
+#include "experiments/spec/outline.h"
+#include "experiments/spec/override.h"
+#include "experiments/spec/validate.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<Override> Overrides(const SpecOptions& options) {
+  std::vector<Override> overrides;
+  for (const std::string& set : options.set) {
+    overrides.push_back({.assignment = set, .shown = absl::StrCat("--set ", set)});
+  }
+  if (options.blocks.has_value()) {
+    const std::string path = "blocks=";
+    overrides.push_back({.assignment = path + *options.blocks,
+                         .shown = absl::StrCat("--blocks ", *options.blocks),
+                         .hidden_characters = static_cast<int>(path.size())});
+  }
+  return overrides;
+}
+
+// Quick values are smaller than any that Validate refuses, so they hide no error: they come after
+// it.
+void MakeQuick(bool keep_blocks, Experiment* experiment) {
+  if (!keep_blocks) experiment->set_blocks(kQuickBlocks);
+  Train* train = experiment->mutable_train();
+  train->set_steps(std::min(train->steps(), kQuickStepsMax));
+}
+
+// The text in its order, then the command line in its own.
+void SortErrors(const std::vector<Override>& overrides, std::vector<SpecError>* errors) {
+  std::map<std::string, int> order;  // of the options; 0 for the text
+  for (const Override& option : overrides) {
+    order.emplace(option.shown, static_cast<int>(order.size()) + 1);
+  }
+  const auto key = [&order](const SpecError& error) {
+    const auto option = order.find(error.place.file);
+    const int rank = error.place.line > 0 || option == order.end() ? 0 : option->second;
+    return std::make_tuple(rank, error.place.line, error.place.column);
+  };
+  std::stable_sort(errors->begin(), errors->end(),
+                   [&](const SpecError& a, const SpecError& b) { return key(a) < key(b); });
+}
+
+}  // namespace
+
+absl::Status LoadedSpec::status() const {
+  if (errors.empty()) return absl::OkStatus();
+  std::string message = absl::StrCat("spec ", display_name, ": ", errors.size(),
+                                     errors.size() == 1 ? " error" : " errors");
+  for (const SpecError& error : errors) absl::StrAppend(&message, "\n", error.ToString());
+  return absl::InvalidArgumentError(message);
+}
+
+LoadedSpec LoadSpec(const SpecText& spec, const SpecOptions& options) {
+  LoadedSpec loaded{.display_name = spec.display_name};
+  Places places(spec.display_name);
+  const Outline outline = ReadFields(spec.text);
+  Binder binder({.file = spec.display_name}, &places, &loaded.errors);
+  binder.SyntaxErrors(outline.errors);
+  binder.BindFields(outline.fields, "", &loaded.experiment);
+  const std::vector<Override> overrides = Overrides(options);
+  for (const Override& option : overrides) {
+    ApplyOverride(option, &loaded.experiment, &places, &loaded.errors);
+  }
+  const bool complete = outline.errors.empty();
+  for (SpecError& error : Validate(loaded.experiment, places, complete)) {
+    loaded.errors.push_back(std::move(error));
+  }
+  SortErrors(overrides, &loaded.errors);
+  if (!loaded.errors.empty()) return loaded;
+  loaded.notes = UnusedSettings(loaded.experiment, places);
+  SortErrors(overrides, &loaded.notes);
+  if (options.quick) MakeQuick(options.blocks.has_value(), &loaded.experiment);
+  FillDefaults(&loaded.experiment);
+  return loaded;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,44 @@
+// staging.h: one worker's push (or the start values) of a shard while its chunks arrive.
+// Chunks come in any order and are copied to their byte offset, so pieces may be cut anywhere,
+// within an element too. Every element is taken once: a chunk that lies wholly in what is here is a
+// duplicate. Errors: InvalidArgument (a chunk that overlaps in part), ResourceExhausted (too many
+// scattered chunks). Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace lockstep {
+
+using Bytes = std::span<const std::byte>;
+
+class Staging {
+ public:
+  enum class Took { kNew, kDuplicate };
+
+  // Empty again, for a shard of `count` elements. Memory is taken with the first chunk, and kept.
+  void Reset(int64_t count);
+  // Puts the elements [offset, offset + count), whose bytes are `pieces` one after the other.
+  // REQUIRES: the range lies in the shard, count > 0, `pieces` hold 4 * count bytes.
+  absl::StatusOr<Took> Add(int64_t offset, int64_t count, std::span<const Bytes> pieces);
+
+  bool complete() const { return staged_ > 0 && staged_ == count_; }
+  bool empty() const { return staged_ == 0; }
+  int64_t staged() const { return staged_; }  // elements
+  std::vector<float>& values() { return values_; }
+
+ private:
+  void Merge(int64_t begin, int64_t end);
+
+  int64_t count_ = 0;
+  std::vector<float> values_;
+  std::map<int64_t, int64_t> covered_;  // begin -> end of what is here; disjoint, not adjacent
+  int64_t staged_ = 0;
+};
+
+}  // namespace lockstep

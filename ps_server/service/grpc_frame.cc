@@ -1,0 +1,43 @@
+#include "ps_server/service/grpc_frame.h"
+
+#include <grpc/grpc.h>
+
+#include <array>
+#include <limits>
+
+#include "ps_server/service/frame.h"
+
+namespace lockstep {
+
+bool Unpack(const grpc::ByteBuffer& buffer, ReceivedBytes* received) {
+  received->pieces.clear();
+  if (!buffer.Dump(&received->slices).ok()) return false;
+  for (const grpc::Slice& slice : received->slices) {
+    received->pieces.push_back(std::as_bytes(std::span(slice.begin(), slice.size())));
+  }
+  return true;
+}
+
+grpc::ByteBuffer MakeBuffer(const PsFrame& header, const grpc::Slice& payload) {
+  const std::array<grpc::Slice, 2> slices = {
+      grpc::Slice(EncodeHeader(header, static_cast<int64_t>(payload.size()))), payload};
+  return {slices.data(), payload.size() == 0 ? size_t{1} : slices.size()};
+}
+
+std::vector<std::pair<std::string, int>> ChannelSettings(int64_t message_bytes_max) {
+  constexpr int kNever = std::numeric_limits<int>::max();
+  const auto bytes_max = static_cast<int>(message_bytes_max);
+  return {
+      {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, bytes_max},
+      {GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, bytes_max},
+      // No keepalive pings: a worker polls only while it synchronises, so it would answer them late
+      // and lose its stream for computing too long. Whether a member lives is the coordinator's
+      // question.
+      {GRPC_ARG_KEEPALIVE_TIME_MS, kNever},
+      {GRPC_ARG_ENABLE_HTTP_PROXY, 0},
+      // A second server on the same port is an error, not a share of the connections.
+      {GRPC_ARG_ALLOW_REUSEPORT, 0},
+  };
+}
+
+}  // namespace lockstep

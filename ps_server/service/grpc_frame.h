@@ -1,0 +1,35 @@
+// grpc_frame.h: frames as gRPC byte buffers, and the channel settings that both ends share.
+// Included by the few files that speak gRPC. Thread-safe: no shared state.
+#pragma once
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "proto/parameter_server.pb.h"
+#include "ps_server/core/staging.h"
+
+namespace lockstep {
+
+inline constexpr char kExchangeMethod[] = "/lockstep.ParameterServer/Exchange";
+inline constexpr char kTokenMetadata[] = "lockstep-token";
+
+// A received message: the slices keep the bytes that `pieces` views.
+struct ReceivedBytes {
+  std::vector<grpc::Slice> slices;
+  std::vector<Bytes> pieces;
+};
+// False when gRPC cannot unpack the message.
+bool Unpack(const grpc::ByteBuffer& buffer, ReceivedBytes* received);
+
+// `header` (payload empty) and, without a copy, `payload`.
+grpc::ByteBuffer MakeBuffer(const PsFrame& header, const grpc::Slice& payload);
+
+// Integer channel arguments of both ends.
+std::vector<std::pair<std::string, int>> ChannelSettings(int64_t message_bytes_max);
+
+}  // namespace lockstep

@@ -1,0 +1,198 @@
+// main.cc: one parameter server: binds, joins, learns what the run is, serves until it is told to
+// stop.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "base/abort.h"
+#include "base/clock.h"
+#include "base/exit_code.h"
+#include "base/member/limits_proto.h"
+#include "base/member/member.h"
+#include "base/member/record_writer.h"
+#include "base/member/signals.h"
+#include "base/numeric/isa.h"
+#include "base/status.h"
+#include "ps_server/service/heap.h"
+#include "ps_server/service/ps_service.h"
+
+namespace lockstep {
+namespace {
+
+struct Arguments {
+  std::string coordinator;
+  int index = 0;
+  std::string listen = "127.0.0.1";
+  std::string token;
+};
+
+TrafficCount ToProto(const Traffic& traffic) {
+  TrafficCount count;
+  count.set_sent_bytes(traffic.sent_bytes);
+  count.set_received_bytes(traffic.received_bytes);
+  count.set_sent_messages(traffic.sent_messages);
+  count.set_received_messages(traffic.received_messages);
+  return count;
+}
+
+// The server's record file, written by the thread that serves.
+class ServerRecord {
+ public:
+  explicit ServerRecord(const Clock& clock) : clock_(clock) {}
+
+  // Before the service is configured: nothing happens earlier.
+  absl::Status Open(const Arguments& arguments, const RunConfig& run) {
+    ASSIGN_OR_RETURN(writer_, RecordWriter::Create(
+                                  RecordPath(run.record_dir(), "server", arguments.index), clock_));
+    Record record;
+    Started* started = record.mutable_started();
+    started->set_role("server");
+    started->set_index(arguments.index);
+    started->set_pid(getpid());
+    started->set_host(arguments.listen);
+    started->set_build(BuildId());
+    started->set_variant(run.variant().name());
+    started->set_block(run.block());
+    started->set_seed(run.seed());
+    started->set_world_size(run.world_size());
+    started->set_servers(run.servers());
+    started->set_threads(1);
+    started->set_isa(NameOf(BestIsa()));
+    writer_->Write(record);
+    return writer_->status();
+  }
+
+  PsServerEvents Events() {
+    return {.set_up =
+                [this](const Traffic& traffic) {
+                  Record record;
+                  *record.mutable_set_up()->mutable_traffic() = ToProto(traffic);
+                  writer_->Write(record);
+                },
+            .step = [this](const StepServed& step) { Write(step); }};
+  }
+
+  void End(const absl::Status& status, const Traffic& traffic) {
+    if (writer_ == nullptr) return;
+    Record record;
+    Ended* ended = record.mutable_ended();
+    ended->set_code(static_cast<int32_t>(status.code()));
+    ended->set_message(std::string(status.message()));
+    ended->set_step(step_);
+    *ended->mutable_traffic() = ToProto(traffic);
+    writer_->Write(record);
+  }
+
+  int64_t step() const { return step_; }
+  absl::Status status() const { return writer_ == nullptr ? absl::OkStatus() : writer_->status(); }
+
+ private:
+  void Write(const StepServed& step) {
+    Record record;
+    Applied* applied = record.mutable_applied();
+    applied->set_step(step.step);
+    applied->set_shard(step.shard);
+    applied->set_version(step.version);
+    applied->set_wait_ns(step.wait_ns);
+    applied->set_apply_ns(step.apply_ns);
+    *applied->mutable_traffic() = ToProto(step.traffic);
+    applied->set_duplicates(step.duplicates);
+    writer_->Write(record);
+    step_ = step.step;
+  }
+
+  const Clock& clock_;
+  std::unique_ptr<RecordWriter> writer_;
+  std::atomic<int64_t> step_ = 0;  // last one served
+};
+
+PsServerConfig ConfigFrom(const Start& start, int index) {
+  const RunConfig& run = start.run();
+  const Experiment& experiment = run.experiment();
+  const Sgd& sgd = experiment.train().optimizer().sgd();
+  PsServerConfig config;
+  config.server = index;
+  config.servers = run.servers();
+  config.world_size = run.world_size();
+  config.epoch = start.epoch();
+  config.sgd.learning_rate = static_cast<float>(sgd.learning_rate());
+  config.sgd.momentum = static_cast<float>(sgd.momentum());
+  config.sgd.divisor = experiment.reduce_op() == MEAN ? static_cast<float>(run.world_size()) : 1.0F;
+  config.limits = LimitsFrom(experiment.limits());
+  return config;
+}
+
+// From joining to the coordinator's stop. `member` is set once the server has joined.
+absl::Status Serve(const Arguments& arguments, PsService* service, ServerRecord* record,
+                   Abort* abort, std::unique_ptr<Member>* member) {
+  ASSIGN_OR_RETURN(*member, Member::Join({.coordinator = arguments.coordinator,
+                                          .role = SERVER,
+                                          .index = arguments.index,
+                                          .endpoint = service->endpoint().ToString(),
+                                          .token = arguments.token,
+                                          .world_size = 0,
+                                          .limits = {}},
+                                         abort));
+  const Start& start = (*member)->start();
+  RETURN_IF_ERROR(record->Open(arguments, start.run()));
+  RETURN_IF_ERROR(service->Configure(ConfigFrom(start, arguments.index)));
+  RETURN_IF_ERROR((*member)->Connected());
+  return (*member)->AwaitStop();
+}
+
+int Run(const Arguments& arguments) {
+  Abort abort;
+  const SignalWatch signals(&abort);
+  const MonotonicClock clock;
+  ServerRecord record(clock);
+  PsServiceOptions options;
+  options.host = arguments.listen;
+  options.token = arguments.token;
+  options.events = record.Events();
+  std::unique_ptr<Member> member;
+  absl::StatusOr<std::unique_ptr<PsService>> service = PsService::Start(options, clock);
+  absl::Status status = service.status();
+  if (status.ok()) {
+    status = Serve(arguments, service->get(), &record, &abort, &member);
+    (*service)->Shutdown();
+    record.End(status, (*service)->unreported());
+    if (status.ok()) status = record.status();
+  }
+  if (status.ok()) return kExitOk;
+  absl::FPrintF(stderr, "server %d, after step %d: %s\n", arguments.index, record.step(),
+                status.ToString());
+  // What the coordinator itself ordered needs no report.
+  if (member != nullptr && abort.status().ok()) member->Fail(status, record.step() + 1);
+  constexpr int kSignalBase = 128;
+  return signals.received() != 0 ? kSignalBase + signals.received() : ExitCodeFor(status);
+}
+
+int Main(int argc, char** argv) {
+  KeepFreedMemory();
+  Arguments arguments;
+  CLI::App app("One parameter server of a Lockstep run. `lockstep compare` starts them; by hand:",
+               "ps_server");
+  app.footer("Example:\n  ps_server --coordinator 10.0.0.1:7000 --index 0 --listen 10.0.0.2");
+  app.add_option("--coordinator", arguments.coordinator, "host:port of the coordinator")
+      ->required();
+  app.add_option("--index", arguments.index, "which server this is, from 0; it owns that shard")
+      ->required();
+  app.add_option("--listen", arguments.listen, "address that the workers reach this server at");
+  app.add_option("--token", arguments.token, "the run's shared secret")->envname("LOCKSTEP_TOKEN");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+  }
+  return Run(arguments);
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) { return lockstep::Main(argc, argv); }

@@ -1,0 +1,138 @@
+// Failure reports: what goes over the wire comes back, nonsense doesn't, and an explanation says
+// the heaviest cause first.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "allreduce/host/failure.h"
+#include "allreduce/transport/link.h"
+#include "tests/support/status_matchers.h"
+
+namespace lockstep {
+namespace {
+
+using absl::StatusCode;
+using testing::HasSubstr;
+using testing::Not;
+
+FailureReport Report(const absl::Status& cause) {
+  FailureReport report;
+  report.call.count = 8;
+  report.elapsed_ms = 401;
+  report.cause = cause;
+  return report;
+}
+
+FailureReport Answer() {
+  FailureReport report = Report(absl::AbortedError("rank 0 reports a failure"));
+  report.answers = true;
+  return report;
+}
+
+FailureView View(std::vector<std::optional<FailureReport>> reports) {
+  FailureView view;
+  view.elapsed_ms = 450;
+  view.sync_timeout_ms = 400;
+  view.lost.assign(reports.size(), 0);
+  view.reports = std::move(reports);
+  return view;
+}
+
+TEST(ReportTest, ComesBackAsItWasSent) {
+  FailureReport report = Report(absl::UnavailableError("lost"));
+  report.call.sequence = 5;
+  report.waiting_for = {1, 3};
+  report.lost = {2};
+  report.answers = true;
+  const auto decoded = DecodeReport(EncodeReport(report), 4);
+  ASSERT_TRUE(decoded.has_value());
+  EXPECT_TRUE(decoded->call == report.call);
+  EXPECT_EQ(decoded->elapsed_ms, report.elapsed_ms);
+  EXPECT_EQ(decoded->waiting_for, report.waiting_for);
+  EXPECT_EQ(decoded->lost, report.lost);
+  EXPECT_EQ(decoded->cause, report.cause);
+  EXPECT_TRUE(decoded->answers);
+}
+
+TEST(ReportTest, IsCutToItsLimit) {
+  FailureReport report = Report(absl::UnavailableError(std::string(5'000, 'x')));
+  report.waiting_for.resize(1'000);
+  std::iota(report.waiting_for.begin(), report.waiting_for.end(), 0);
+  const std::string bytes = EncodeReport(report);
+  EXPECT_LE(bytes.size(), kReportBytesMax);
+  const auto decoded = DecodeReport(bytes, 1'000);
+  ASSERT_TRUE(decoded.has_value());
+  EXPECT_EQ(decoded->waiting_for.size(), 32U);
+  EXPECT_EQ(decoded->cause.message().size(), 384U);
+}
+
+TEST(ReportTest, NonsenseIsNoReport) {
+  EXPECT_FALSE(DecodeReport("", 4).has_value());
+  const std::string good = EncodeReport(Report(absl::UnavailableError("lost")));
+  EXPECT_TRUE(DecodeReport(good, 4).has_value());
+  EXPECT_FALSE(DecodeReport(good.substr(1), 4).has_value());
+  // Whatever single byte is damaged, nothing dies and no list leaves its range.
+  for (size_t i = 0; i < good.size(); ++i) {
+    std::string bad = good;
+    bad[i] = '\xff';
+    const auto decoded = DecodeReport(bad, 4);
+    if (!decoded.has_value()) continue;
+    for (const int rank : decoded->lost) EXPECT_LT(rank, 4);
+    EXPECT_FALSE(ToString(decoded->call).empty());
+  }
+}
+
+TEST(ExplainTest, NamesTheMissingWithOperationSequenceAndWait) {
+  const absl::Status status = Explain(
+      View({Report(absl::DeadlineExceededError("x")), std::nullopt, Answer(), std::nullopt}));
+  EXPECT_EQ(
+      status.message(),
+      "all_reduce #0 (f32 sum, count 8, ring, 1 channel, tiles of 0 bytes), rank 0 of 4: failed "
+      "after 450 ms (limits.sync_timeout_ms = 400): missing: ranks 1, 3. No rank has a result; "
+      "the group is dead, rebuild it");
+  EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
+}
+
+TEST(ExplainTest, AMismatchIsHeavierThanALossAndBothAreNamed) {
+  FailureReport other = Report(absl::InvalidArgumentError("x"));
+  other.call.count = 9;
+  FailureView view = View({Answer(), other, std::nullopt});
+  view.lost[2] = 1;
+  const absl::Status status = Explain(view);
+  EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument, "count 8, ring"));
+  EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument, "count 9, ring"));
+  EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument, "lost: rank 2"));
+}
+
+TEST(ExplainTest, RanksOneCallApartAreNoMismatch) {
+  FailureReport ahead = Report(absl::UnavailableError("x"));
+  ahead.call.sequence = 1;
+  ahead.call.count = 9;
+  FailureView view = View({Answer(), ahead, std::nullopt});
+  view.lost[2] = 1;
+  const absl::Status status = Explain(view);
+  EXPECT_THAT(status, StatusIs(StatusCode::kUnavailable, "lost: rank 2"));
+  EXPECT_THAT(std::string(status.message()), Not(HasSubstr("differ")));
+}
+
+TEST(ExplainTest, ALossThatOnlyAnotherRankSawIsBelieved) {
+  FailureReport saw = Report(absl::UnavailableError("x"));
+  saw.lost = {2};
+  EXPECT_THAT(Explain(View({Answer(), saw, std::nullopt})),
+              StatusIs(StatusCode::kUnavailable, "lost: rank 2."));
+}
+
+TEST(ExplainTest, WhoReportsIsNeitherLostNorMissing) {
+  FailureReport saw = Report(absl::DeadlineExceededError("x"));
+  saw.lost = {2};
+  saw.waiting_for = {2};
+  const absl::Status status = Explain(View({Answer(), saw, Answer()}));
+  EXPECT_THAT(status, StatusIs(StatusCode::kDeadlineExceeded,
+                               "data did not arrive: rank 1 waited 401 ms for rank 2."));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,167 @@
+// synthetic.h: records and run files whose every result is known in closed form.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "experiments/analyse/run_record.h"
+
+namespace lockstep::synthetic {
+
+inline constexpr int64_t kMs = 1'000'000;  // ns
+inline constexpr int64_t kGradientBytes = 400'000;
+inline constexpr int kSamples = 32;  // a worker and step
+
+struct Shape {
+  std::string variant = "ring";  // none, ps_sync or ring
+  int workers = 4;
+  int servers = 0;
+  int steps = 20;
+  int block = 0;
+  uint64_t seed = 1;
+  int64_t period_ms = 10;  // from one step's start to the next one's
+};
+
+inline RunConfig Config(const Shape& shape) {
+  RunConfig config;
+  config.mutable_experiment()->mutable_train()->set_steps(shape.steps);
+  Variant* variant = config.mutable_variant();
+  variant->set_name(shape.variant);
+  if (shape.variant == "none") variant->mutable_none();
+  if (shape.variant == "ps_sync") variant->mutable_ps()->set_mode(Ps::SYNC);
+  if (shape.variant == "ring") variant->mutable_all_reduce()->set_algorithm(AllReduceSync::RING);
+  config.set_seed(shape.seed);
+  config.set_block(shape.block);
+  config.set_world_size(shape.workers);
+  config.set_servers(shape.servers);
+  return config;
+}
+
+inline TrafficCount Bytes(int64_t sent, int64_t received) {
+  TrafficCount traffic;
+  traffic.set_sent_bytes(sent);
+  traffic.set_received_bytes(received);
+  traffic.set_sent_messages(6);
+  traffic.set_received_messages(7);
+  return traffic;
+}
+
+inline Record StartedRecord(const Shape& shape, const std::string& role, int index) {
+  Record record;
+  Started* started = record.mutable_started();
+  started->set_role(role);
+  started->set_index(index);
+  started->set_variant(shape.variant);
+  started->set_block(shape.block);
+  started->set_seed(shape.seed);
+  started->set_gradient_bytes(kGradientBytes);
+  return record;
+}
+
+inline Record SetUpRecord(int64_t sent) {
+  Record record;
+  *record.mutable_set_up()->mutable_traffic() = Bytes(sent, 0);
+  return record;
+}
+
+inline Record EndedRecord(int64_t step, int64_t sent, int code = 0,
+                          const std::string& message = "") {
+  Record record;
+  record.mutable_ended()->set_step(step);
+  record.mutable_ended()->set_code(code);
+  record.mutable_ended()->set_message(message);
+  *record.mutable_ended()->mutable_traffic() = Bytes(sent, 0);
+  return record;
+}
+
+// Bytes one worker sends and receives in a step.
+inline int64_t WorkerBytes(const Shape& shape) {
+  if (shape.variant == "none") return 0;
+  if (shape.variant == "ps_sync") return kGradientBytes;
+  return int64_t{2} * (shape.workers - 1) * kGradientBytes / shape.workers;
+}
+
+// Rank r starts step k at k periods + r ms, computes 4 ms and waits 5 ms for the exchange.
+// The loss of step k is k, plus 0.1 r, so that the mean over 4 ranks is k + 0.15.
+inline Record StepRecord(const Shape& shape, int rank, int step) {
+  Record record;
+  StepDone* done = record.mutable_step();
+  done->set_step(step);
+  done->set_start_ns((step * shape.period_ms + rank) * kMs);
+  done->set_compute_ns(4 * kMs);
+  done->set_sync_ns(5 * kMs);
+  done->set_loss(step + 0.1 * rank);
+  done->set_samples(kSamples);
+  *done->mutable_traffic() = Bytes(WorkerBytes(shape), WorkerBytes(shape));
+  return record;
+}
+
+inline Record ProbedRecord(int step, const std::string& hash, int64_t snapshot_offset = -1) {
+  Record record;
+  record.mutable_probed()->set_step(step);
+  record.mutable_probed()->set_parameters_hash(hash);
+  record.mutable_probed()->set_snapshot_offset(snapshot_offset);
+  record.mutable_probed()->set_snapshot_bytes(8);
+  return record;
+}
+
+// Probes at steps 10, 20, ...; every rank shows "h<step>", in `none` "h<step>r<rank>".
+inline std::string HashOf(const Shape& shape, int rank, int step) {
+  return absl::StrCat("h", step, shape.variant == "none" ? absl::StrCat("r", rank) : "");
+}
+
+inline std::vector<Record> WorkerRecords(const Shape& shape, int rank) {
+  std::vector<Record> records = {StartedRecord(shape, "worker", rank), SetUpRecord(1'000)};
+  for (int step = 1; step <= shape.steps; ++step) {
+    records.push_back(StepRecord(shape, rank, step));
+    if (step % 10 == 0 || step == shape.steps) {
+      records.push_back(ProbedRecord(step, HashOf(shape, rank, step)));
+    }
+  }
+  records.push_back(EndedRecord(shape.steps, 50));
+  return records;
+}
+
+// One shard a server. What it sends after applying step k is counted with step k + 1, as in the
+// real one.
+inline std::vector<Record> ServerRecords(const Shape& shape, int index) {
+  const int64_t bytes = shape.workers * kGradientBytes / shape.servers;
+  std::vector<Record> records = {StartedRecord(shape, "server", index), SetUpRecord(2'000)};
+  for (int step = 1; step <= shape.steps; ++step) {
+    Record record;
+    record.mutable_applied()->set_step(step);
+    *record.mutable_applied()->mutable_traffic() = Bytes(step == 1 ? 0 : bytes, bytes);
+    records.push_back(record);
+  }
+  records.push_back(EndedRecord(shape.steps, bytes));
+  return records;
+}
+
+// All files of one run; tests damage them before reading.
+using Files = std::map<std::pair<std::string, int>, std::vector<Record>>;
+inline Files FilesOf(const Shape& shape) {
+  Files files;
+  for (int rank = 0; rank < shape.workers; ++rank) {
+    files[{"worker", rank}] = WorkerRecords(shape, rank);
+  }
+  for (int i = 0; i < shape.servers; ++i) files[{"server", i}] = ServerRecords(shape, i);
+  return files;
+}
+
+inline RecordReader ReaderOf(const Files& files) {
+  return [files](const std::string& role, int index) -> absl::StatusOr<std::vector<Record>> {
+    const auto found = files.find({role, index});
+    if (found == files.end()) return absl::NotFoundError("no such file");
+    return found->second;
+  };
+}
+
+inline RunRecord Run(const Shape& shape) {
+  return MergeRun(Config(shape), ReaderOf(FilesOf(shape)));
+}
+
+}  // namespace lockstep::synthetic

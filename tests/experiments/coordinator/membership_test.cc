@@ -1,0 +1,263 @@
+#include "experiments/coordinator/membership.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/member/member.h"
+#include "tests/support/status_matchers.h"
+
+namespace lockstep {
+namespace {
+
+using absl::StatusCode;
+using testing::HasSubstr;
+
+// A cluster of `workers` and `servers` on a clock that the test moves. Sessions: 1 + position.
+class Cluster {
+ public:
+  Cluster(int workers, int servers) : workers_(workers), membership_(Config(workers, servers), 0) {}
+
+  static MembershipConfig Config(int workers, int servers) {
+    MembershipConfig config;
+    config.run.set_world_size(workers);
+    config.run.set_servers(servers);
+    config.build = "test";
+    config.token = "secret";
+    return config;
+  }
+  static MemberEvent JoinEvent(Role role, int index) {
+    MemberEvent event;
+    event.mutable_join()->set_role(role);
+    event.mutable_join()->set_index(index);
+    event.mutable_join()->set_build("test");
+    event.mutable_join()->set_protocol(kProtocol);
+    event.mutable_join()->set_token("secret");
+    return event;
+  }
+  int64_t Session(Role role, int index) const {
+    return 1 + (role == WORKER ? index : workers_ + index);
+  }
+
+  std::vector<Effect> Join(Role role, int index) {
+    return membership_.OnEvent(Session(role, index), JoinEvent(role, index), clock_.NowNs());
+  }
+  std::vector<Effect> Event(int rank, const MemberEvent& event) {
+    return membership_.OnEvent(Session(WORKER, rank), event, clock_.NowNs());
+  }
+  void StartAll(int servers) {
+    for (int rank = 0; rank < workers_; ++rank) Join(WORKER, rank);
+    for (int index = 0; index < servers; ++index) Join(SERVER, index);
+    MemberEvent connected;
+    connected.mutable_connected();
+    for (int session = 1; session <= workers_ + servers; ++session) {
+      membership_.OnEvent(session, connected, clock_.NowNs());
+    }
+  }
+  void Report(int rank, StatusCode code, const std::string& message, bool consequence) {
+    MemberEvent event;
+    event.mutable_failed()->set_code(static_cast<int>(code));
+    event.mutable_failed()->set_message(message);
+    event.mutable_failed()->set_step(7);
+    event.mutable_failed()->set_consequence(consequence);
+    Event(rank, event);
+  }
+  std::vector<Effect> Pass(int64_t ms) {
+    clock_.AdvanceMs(ms);
+    return membership_.OnTick(clock_.NowNs());
+  }
+  // As Pass, in ticks of 50 ms with everybody beating.
+  void Live(int64_t ms) {
+    MemberEvent beat;
+    beat.mutable_beat()->set_step(3);
+    for (int64_t passed = 0; passed < ms; passed += 50) {
+      for (int rank = 0; rank < workers_; ++rank) Event(rank, beat);
+      Pass(50);
+    }
+  }
+  Membership& membership() { return membership_; }
+  int64_t now() const { return clock_.NowNs(); }
+
+ private:
+  const int workers_;
+  ManualClock clock_;
+  Membership membership_;
+};
+
+int Count(const std::vector<Effect>& effects, Command::CommandCase command) {
+  int count = 0;
+  for (const Effect& effect : effects) count += effect.command.command_case() == command ? 1 : 0;
+  return count;
+}
+
+TEST(MembershipTest, StartsWhenAllAreHereGoesWhenAllAreConnected) {
+  Cluster cluster(2, 1);
+  EXPECT_EQ(Count(cluster.Join(WORKER, 1), Command::kAccepted), 1);
+  EXPECT_EQ(Count(cluster.Join(SERVER, 0), Command::kStart), 0);
+  const std::vector<Effect> last = cluster.Join(WORKER, 0);
+  EXPECT_EQ(Count(last, Command::kStart), 3);
+  MemberEvent connected;
+  connected.mutable_connected();
+  cluster.membership().OnEvent(1, connected, 0);
+  cluster.membership().OnEvent(2, connected, 0);
+  EXPECT_FALSE(cluster.membership().running());
+  EXPECT_EQ(Count(cluster.membership().OnEvent(3, connected, 0), Command::kGo), 3);
+  EXPECT_TRUE(cluster.membership().running());
+}
+
+TEST(MembershipTest, EndsWithOkWhenAllWorkersAreDone) {
+  Cluster cluster(2, 1);
+  cluster.StartAll(1);
+  MemberEvent done;
+  done.mutable_done()->set_step(20);
+  cluster.Event(0, done);
+  EXPECT_FALSE(cluster.membership().stopping());
+  EXPECT_EQ(Count(cluster.Event(1, done), Command::kStop), 3);
+  EXPECT_THAT(cluster.membership().outcome(), IsOk());
+  EXPECT_EQ(cluster.membership().step(), 20);
+}
+
+struct RefusalCase {
+  std::string name;
+  void (*change)(Join*);
+  std::string reason;
+};
+class RefusalTest : public testing::TestWithParam<RefusalCase> {};
+
+TEST_P(RefusalTest, NamesBothSides) {
+  Cluster cluster(2, 1);
+  cluster.Join(WORKER, 0);
+  MemberEvent event = Cluster::JoinEvent(WORKER, 1);
+  GetParam().change(event.mutable_join());
+  const std::vector<Effect> effects = cluster.membership().OnEvent(9, event, 0);
+  ASSERT_EQ(Count(effects, Command::kRefused), 1);
+  EXPECT_THAT(effects[0].command.refused().reason(), HasSubstr(GetParam().reason));
+  EXPECT_EQ(effects[1].kind, Effect::Kind::kClose);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Membership, RefusalTest,
+    testing::Values(
+        RefusalCase{"Build", [](Join* join) { join->set_build("other"); },
+                    "build 'other', the coordinator has 'test'"},
+        RefusalCase{"Protocol", [](Join* join) { join->set_protocol(99); }, "protocol version 99"},
+        RefusalCase{"Token", [](Join* join) { join->set_token("guess"); }, "wrong token"},
+        RefusalCase{"Surplus", [](Join* join) { join->set_index(2); }, "worker 2 is one too many"},
+        RefusalCase{"Twice", [](Join* join) { join->set_index(0); }, "worker 0 has joined already"},
+        RefusalCase{"WorldSize", [](Join* join) { join->set_world_size(4); },
+                    "its launcher says world size 4, the run says 2"}),
+    [](const auto& param) { return param.param.name; });
+
+// CASES R14: a waiting line at least every 5 s lists present and missing; the join timeout ends the
+// run.
+TEST(MembershipTest, WaitingIsVisibleAndBounded) {
+  Cluster cluster(3, 0);
+  cluster.Join(WORKER, 0);
+  cluster.Join(WORKER, 2);
+  std::string line;
+  for (int64_t ms = 0; ms < 5'000; ms += 50) {
+    MemberEvent beat;
+    beat.mutable_beat();
+    cluster.Event(0, beat);
+    cluster.Event(2, beat);
+    for (const Effect& effect : cluster.Pass(50)) line += effect.line;
+  }
+  EXPECT_EQ(line, "waiting for worker 1; present: worker 0, worker 2");
+  for (int64_t ms = 0; ms < 25'000; ms += 50) {
+    MemberEvent beat;
+    beat.mutable_beat();
+    cluster.Event(0, beat);
+    cluster.Event(2, beat);
+    cluster.Pass(50);
+  }
+  ASSERT_TRUE(cluster.membership().stopping());
+  EXPECT_THAT(
+      cluster.membership().outcome(),
+      StatusIs(StatusCode::kDeadlineExceeded, "waiting for worker 1; present: worker 0, worker 2"));
+}
+
+// CASES R07: the first cause comes first, whoever reports first.
+TEST(MembershipTest, ADeathOutranksTheErrorsOfThoseWhoNoticedIt) {
+  Cluster cluster(3, 0);
+  cluster.StartAll(0);
+  cluster.Live(100);
+  cluster.Report(0, StatusCode::kUnavailable, "rank 1 closed its connection", true);
+  cluster.membership().OnClosed(cluster.Session(WORKER, 1), cluster.now());
+  cluster.Report(2, StatusCode::kUnavailable, "rank 1 closed its connection", true);
+  cluster.membership().OnExit({WORKER, 1}, false, "was killed by SIGKILL", cluster.now());
+  EXPECT_FALSE(cluster.membership().stopping());
+  cluster.Live(300);
+  ASSERT_TRUE(cluster.membership().stopping());
+  EXPECT_THAT(cluster.membership().outcome(),
+              StatusIs(StatusCode::kUnavailable, "worker 1, step 4: was killed by SIGKILL"));
+  EXPECT_EQ(cluster.membership().failures().size(), 3U);
+}
+
+TEST(MembershipTest, AMembersOwnErrorOutranksItsConsequences) {
+  Cluster cluster(2, 0);
+  cluster.StartAll(0);
+  cluster.Report(0, StatusCode::kUnavailable, "rank 1 closed its connection", true);
+  cluster.Report(1, StatusCode::kInvalidArgument, "counts differ", false);
+  cluster.membership().OnExit({WORKER, 1}, false, "exited with code 2", cluster.now());
+  cluster.Live(300);
+  EXPECT_THAT(cluster.membership().outcome(),
+              StatusIs(StatusCode::kInvalidArgument, "worker 1, step 7: counts differ"));
+}
+
+TEST(MembershipTest, ASilentMemberIsLostAfterItsLease) {
+  Cluster cluster(2, 0);
+  cluster.StartAll(0);
+  MemberEvent beat;
+  beat.mutable_beat()->set_step(9);
+  for (int64_t ms = 0; ms < 5'400; ms += 50) {
+    cluster.Event(0, beat);
+    cluster.Pass(50);
+  }
+  EXPECT_THAT(cluster.membership().outcome(),
+              StatusIs(StatusCode::kUnavailable, "worker 1, step 1: was lost: silent"));
+}
+
+TEST(MembershipTest, ExitBeforeTheWorkIsDoneIsAFailureEvenWithCodeZero) {
+  Cluster cluster(2, 0);
+  cluster.StartAll(0);
+  cluster.membership().OnExit({WORKER, 0}, true, "exited with code 0 before its work was done",
+                              cluster.now());
+  cluster.Live(300);
+  EXPECT_THAT(cluster.membership().outcome(),
+              StatusIs(StatusCode::kUnavailable, "exited with code 0"));
+}
+
+TEST(MembershipTest, TheUsersStopReachesEveryone) {
+  Cluster cluster(2, 1);
+  cluster.StartAll(1);
+  const auto effects =
+      cluster.membership().OnStopRequested(absl::CancelledError("interrupted by SIGINT"), 0);
+  EXPECT_EQ(Count(effects, Command::kStop), 3);
+  EXPECT_THAT(cluster.membership().outcome(), StatusIs(StatusCode::kCancelled, "SIGINT"));
+}
+
+TEST(MembershipTest, UnconnectedMembersAreNamed) {
+  Cluster cluster(2, 0);
+  cluster.Join(WORKER, 0);
+  cluster.Join(WORKER, 1);
+  MemberEvent connected;
+  connected.mutable_connected();
+  cluster.Event(0, connected);
+  cluster.Live(15'100);
+  EXPECT_THAT(cluster.membership().outcome(), StatusIs(StatusCode::kDeadlineExceeded, "worker 1"));
+}
+
+TEST(MembershipTest, AStrangerWhoDoesNotJoinIsClosed) {
+  Cluster cluster(1, 0);
+  MemberEvent beat;
+  beat.mutable_beat();
+  const auto effects = cluster.membership().OnEvent(77, beat, 0);
+  ASSERT_EQ(effects.size(), 1U);
+  EXPECT_EQ(effects[0].kind, Effect::Kind::kClose);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,241 @@
+#include "experiments/report/report.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/util/json_util.h>
+
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "experiments/report/sections.h"
+#include "tests/support/status_matchers.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::string ReadText(const std::string& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file) << path;
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+RunFile Golden(const std::string& name) {
+  RunFile run;
+  const std::string path =
+      absl::StrCat(LOCKSTEP_SOURCE_DIR, "/tests/browser/golden/", name, ".json");
+  const auto status = google::protobuf::util::JsonStringToMessage(ReadText(path), &run);
+  EXPECT_TRUE(status.ok()) << path << ": " << status.ToString();
+  return run;
+}
+
+// With plain spaces where the page has no-break ones.
+std::string Render(const RunFile& run) {
+  const absl::StatusOr<std::string> page = RenderReport(run);
+  EXPECT_THAT(page, IsOk());
+  return page.ok() ? absl::StrReplaceAll(*page, {{"\u00a0", " "}}) : "";
+}
+
+std::string Between(const std::string& text, const std::string& begin, const std::string& end) {
+  const size_t from = text.find(begin);
+  const size_t to = text.find(end, from);
+  if (from == std::string::npos || to == std::string::npos) return "";
+  return text.substr(from + begin.size(), to - from - begin.size());
+}
+
+std::string DataOf(const std::string& page) {
+  return Between(page, "<script type=\"application/json\" id=\"report-data\">", "</script>");
+}
+
+class GoldenTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(GoldenTest, VerdictAndTable) {
+  const RunFile run = Golden(GetParam());
+  const PageView view = MakeView(run);
+  const std::string html = absl::StrCat(HeadHtml(view), TableHtml(view));
+  const std::string file = absl::StrCat(GetParam(), ".html");
+  const std::string expected =
+      ReadText(absl::StrCat(LOCKSTEP_SOURCE_DIR, "/tests/experiments/report/golden/", file));
+  if (html == expected) return;
+  const std::string actual = absl::StrCat(testing::TempDir(), "report-golden-", file);
+  std::ofstream(actual) << html;
+  ADD_FAILURE() << "differs from golden/" << file << "; where that is meant, copy " << actual;
+}
+
+INSTANTIATE_TEST_SUITE_P(Runs, GoldenTest, testing::Values("normal", "failed", "one"),
+                         [](const auto& param_info) { return std::string(param_info.param); });
+
+class EveryGoldenTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(EveryGoldenTest, GivesAPage) {
+  const RunFile run = Golden(GetParam());
+  const std::string page = Render(run);
+  EXPECT_THAT(page, HasSubstr("<h1>"));
+  EXPECT_THAT(page, HasSubstr("Content-Security-Policy"));
+  RunFile embedded;
+  ASSERT_TRUE(
+      google::protobuf::util::JsonStringToMessage(DataOf(*RenderReport(run)), &embedded).ok());
+  EXPECT_EQ(embedded.SerializeAsString(), run.SerializeAsString());
+}
+
+INSTANTIATE_TEST_SUITE_P(Runs, EveryGoldenTest,
+                         testing::Values("normal", "one", "failed", "aborted", "empty", "hostile",
+                                         "many"),
+                         [](const auto& param_info) { return std::string(param_info.param); });
+
+TEST(ReportTest, TextCannotBecomeMarkup) {
+  const std::string page = Render(Golden("hostile"));
+  EXPECT_THAT(page, Not(HasSubstr("<img")));
+  EXPECT_THAT(page, Not(HasSubstr("<svg onload")));
+  EXPECT_THAT(page, Not(HasSubstr("<u>worker")));
+  EXPECT_THAT(page, HasSubstr("&lt;/script&gt;&lt;img src=x onerror=&quot;"));
+  EXPECT_THAT(DataOf(page), Not(HasSubstr("<")));
+}
+
+TEST(ReportTest, SlotNamesInDataStay) {
+  const std::string page = Render(Golden("hostile"));
+  EXPECT_THAT(page, HasSubstr("<h1>&lt;!-- $&amp; $1 @@HEAD@@ @@DATA@@"));
+  EXPECT_THAT(page, HasSubstr("<dt>@@TABLE@@</dt>"));
+}
+
+TEST(ReportTest, ControlIsMarkedAndLast) {
+  const std::string table = TableHtml(MakeView(Golden("normal")));  // none comes first in the file
+  const size_t control = table.find("<span class=\"tag\">control</span>");
+  ASSERT_NE(control, std::string::npos);
+  EXPECT_LT(table.find("Ring all-reduce"), table.find("Parameter server"));
+  EXPECT_LT(table.find("Parameter server"), control);
+}
+
+TEST(ReportTest, ABusyHostRanksNothing) {
+  RunFile run = Golden("normal");
+  run.mutable_host()->set_cpu_bound(true);
+  const std::string table = TableHtml(MakeView(run));
+  EXPECT_LT(table.find("Parameter server"), table.find("Ring all-reduce"));  // as in the file
+  EXPECT_THAT(table, HasSubstr("The processors of this host were the limit (16 cores, 41.3"));
+  EXPECT_THAT(TableHtml(MakeView(Golden("normal"))), Not(HasSubstr("were the limit")));
+}
+
+TEST(ReportTest, BytesStandBesideTheFormula) {
+  const std::string page = Render(Golden("normal"));
+  const std::string bytes = Between(page, "<table id=\"bytes\"", "</table>");
+  EXPECT_THAT(bytes, HasSubstr("2(n-1)/n S"));
+  EXPECT_THAT(bytes, HasSubstr(">510,012</td>"));
+  EXPECT_THAT(bytes, HasSubstr(">510,588</td>"));
+  EXPECT_THAT(bytes, HasSubstr(">+0.11 %</td>"));
+  // Of a server's two directions the one further from the formula counts: 681,360 of 680,016.
+  EXPECT_THAT(bytes, HasSubstr(">+0.20 %</td>"));
+  EXPECT_THAT(page, HasSubstr("Parameter server, sync, 2 servers 4.31 MB"));
+}
+
+TEST(ReportTest, ReplicasSayHowFarApart) {
+  const std::string page = Render(Golden("normal"));
+  const std::string replicas = Between(page, "<table id=\"replicas\"", "</table>");
+  EXPECT_THAT(replicas, HasSubstr("✓ bit-identical"));
+  EXPECT_THAT(replicas, HasSubstr(">exactly 0</td>"));
+  EXPECT_THAT(replicas, HasSubstr("✗ differ"));
+  EXPECT_THAT(replicas, HasSubstr(">34.2 %</td>"));
+  EXPECT_THAT(replicas, HasSubstr("title=\"9f3c17ab52e04d8897aa3be1f2c4d560\">9f3c17ab52e0…"));
+  EXPECT_THAT(Render(Golden("aborted")), HasSubstr("– stopped before the first probe"));
+}
+
+TEST(ReportTest, ABrokenRepeatIsSaid) {
+  RunFile run = Golden("normal");
+  run.mutable_runs(2)->set_repeated_hash_equal(false);
+  EXPECT_THAT(Render(run), HasSubstr("✗ other bits"));
+  run.mutable_experiment()->set_blocks(1);  // nothing was repeated
+  EXPECT_THAT(Render(run), Not(HasSubstr("other bits")));
+}
+
+TEST(ReportTest, MethodNamesWhatTheNumbersDependOn) {
+  const std::string page = Render(Golden("normal"));
+  for (const char* part :
+       {"lockstep compare experiments/specs/quickstart.textproto", "AMD EPYC 7763, 16 cores",
+        "wall clock: real processes", "<dd>cubic</dd>", "85,002 parameters",
+        "<dt>Seeds</dt><dd>1</dd>", "5 finished blocks", "the first 10 left out",
+        "lockstep 0.1.0, commit 0dd0733, Release build"}) {
+    EXPECT_THAT(page, HasSubstr(part));
+  }
+}
+
+TEST(ReportTest, AFailedRunNamesItsFirstCause) {
+  const std::string page = Render(Golden("failed"));
+  EXPECT_THAT(page, HasSubstr("<h1>The run failed: worker 2 at step 31</h1>"));
+  EXPECT_THAT(page, HasSubstr("<title>The run failed: worker 2 at step 31</title>"));
+  EXPECT_LT(page.find("killed by signal 9"), page.find("connection reset by peer"));
+  EXPECT_THAT(page, HasSubstr("<span class=\"tag bad\">incomplete</span>"));
+}
+
+TEST(ReportTest, WhatWasNotMeasuredIsNotZero) {
+  const std::string page = Render(Golden("aborted"));
+  EXPECT_THAT(page, HasSubstr("<h1>The run was stopped early: partial results</h1>"));
+  EXPECT_THAT(page, HasSubstr("data-label=\"Samples/s\">–</td>"));
+  EXPECT_THAT(page, HasSubstr("data-label=\"Sent per worker, step\">–</td>"));
+  EXPECT_THAT(page, HasSubstr("not compared"));
+  EXPECT_THAT(page, Not(HasSubstr("<figure")));
+}
+
+TEST(ReportTest, NoVariantAtAll) {
+  const std::string page = Render(Golden("empty"));
+  EXPECT_THAT(page, HasSubstr("No variant was measured."));
+  EXPECT_THAT(page, HasSubstr("server 1 did not join within 10 s"));
+}
+
+TEST(ReportTest, OneVariantIsNotAComparison) {
+  const std::string page = Render(Golden("one"));
+  EXPECT_THAT(page, HasSubstr("What was measured"));
+  EXPECT_THAT(page, Not(HasSubstr("How they compare")));
+  EXPECT_THAT(page, Not(HasSubstr("only the synchronisation differs")));
+}
+
+TEST(ReportTest, NotANumberIsNotMeasured) {
+  RunFile run = Golden("normal");
+  run.mutable_runs(2)->mutable_loss()->set_final(std::numeric_limits<double>::quiet_NaN());
+  EXPECT_THAT(Render(run), HasSubstr("data-label=\"Final loss\">–</td>"));
+}
+
+TEST(ReportTest, RefusesAnotherSchemaAndOddIds) {
+  RunFile run = Golden("normal");
+  run.set_schema("lockstep.run/2");
+  EXPECT_THAT(RenderReport(run), StatusIs(absl::StatusCode::kInvalidArgument, "lockstep.run/2"));
+  run = Golden("normal");
+  run.mutable_runs(1)->set_id("../x");
+  EXPECT_THAT(RenderReport(run), StatusIs(absl::StatusCode::kInvalidArgument, "\"../x\""));
+}
+
+TEST(ReportTest, RefusesWhatNobodyCanOpen) {
+  RunFile run = Golden("normal");
+  run.mutable_verdict()->set_why(std::string(kReportBytesMax, 'x'));
+  EXPECT_THAT(RenderReport(run),
+              StatusIs(absl::StatusCode::kResourceExhausted, "probe less often"));
+}
+
+TEST(WriteReportTest, ReplacesAtOnceAndLeavesNothingElse) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "write_report";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const std::string path = (folder / "report.html").string();
+  std::ofstream(path) << "old";
+  ASSERT_THAT(WriteReport(path, Golden("one")), IsOk());
+  EXPECT_EQ(ReadText(path), *RenderReport(Golden("one")));
+  ASSERT_THAT(WriteReport(path, Golden("normal")), IsOk());
+  EXPECT_EQ(ReadText(path), *RenderReport(Golden("normal")));
+  EXPECT_FALSE(std::filesystem::exists(path + ".tmp"));
+  // A folder in the way, and a folder that does not exist.
+  std::filesystem::create_directories(folder / "taken.html" / "inside");
+  EXPECT_THAT(WriteReport((folder / "taken.html").string(), Golden("one")), Not(IsOk()));
+  EXPECT_FALSE(std::filesystem::exists(folder / "taken.html.tmp"));
+  EXPECT_THAT(WriteReport((folder / "no" / "report.html").string(), Golden("one")),
+              StatusIs(absl::StatusCode::kNotFound, "no/report.html.tmp"));
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,236 @@
+// Every field of experiment.proto, also one that is added tomorrow, is either built or refused.
+#include <google/protobuf/descriptor.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <set>
+
+#include "base/limits.h"
+#include "tests/experiments/spec/spec_support.h"
+#include "tests/support/status_matchers.h"
+
+namespace lockstep {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+
+// What the trunk accepts: path without indices -> every accepted choice, or a sample of a number.
+// This list is written a second time on purpose: the rules can't widen without it.
+const std::map<std::string, std::set<std::string>> kAccepted = {
+    {"name", {"x"}},
+    {"model.mlp.layers", {}},
+    {"train.global_batch", {"64"}},
+    {"train.steps", {"7"}},
+    {"train.optimizer.sgd.learning_rate", {"0.5"}},
+    {"train.optimizer.sgd.momentum", {"0.5"}},
+    {"train.seeds", {"7"}},
+    {"reduce_op", {"MEAN", "SUM"}},
+    {"reduction_order", {"ENGINE"}},
+    {"wire_dtype", {"F32"}},
+    {"bucket_cap_mb", {"0.5"}},
+    {"find_unused_parameters", {"false"}},
+    {"gradient_as_bucket_view", {"true"}},
+    {"network.time_base", {"AUTO", "WALL"}},
+    {"workers", {"2"}},
+    {"variant.name", {"x"}},
+    {"variant.ps.mode", {"SYNC"}},
+    {"variant.ps.servers", {"3"}},
+    {"variant.ps.policy", {"NONE"}},
+    {"variant.ps.optimizer_on", {"SERVER"}},
+    {"variant.all_reduce.algorithm", {"RING"}},
+    {"variant.all_reduce.engine", {"HOST"}},
+    {"variant.all_reduce.link", {"TCP"}},
+    {"variant.all_reduce.channels", {"2"}},
+    {"blocks", {"7"}},
+    {"probe.every", {"7"}},
+    {"probe.keep_snapshots", {"false", "true"}},
+    {"limits.join_timeout_ms", {"700"}},
+    {"limits.connect_timeout_ms", {"700"}},
+    {"limits.sync_timeout_ms", {"700"}},
+    {"limits.heartbeat_ms", {"700"}},
+    {"limits.lease_ms", {"700"}},
+    {"limits.stop_grace_ms", {"700"}},
+    {"limits.waiting_line_ms", {"700"}},
+    {"limits.message_bytes_max", {"7000"}},
+    {"limits.chunk_bytes", {"700"}},
+    {"limits.window_chunks", {"7"}},
+    {"limits.staged_bytes_max", {"700"}},
+    {"limits.snapshot_bytes_max", {"700"}},
+    {"overlap", {"false"}},
+};
+// Blocks that are accepted when empty or as the valid spec has them.
+const std::set<std::string> kAcceptedBlocks = {"data.digits",
+                                               "train.optimizer.sgd",
+                                               "variant.none",
+                                               "variant.ps",
+                                               "variant.all_reduce",
+                                               "network",
+                                               "probe",
+                                               "limits"};
+// Blocks that say nothing when empty, and are refused for that.
+const std::set<std::string> kOpenBlocks = {"model", "model.mlp",       "data",
+                                           "train", "train.optimizer", "variant"};
+
+// A value that differs from every accepted one, where the type has one.
+std::vector<std::string> ValuesToTry(const FieldDescriptor& field) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_ENUM: {
+      std::vector<std::string> names;
+      names.reserve(static_cast<size_t>(field.enum_type()->value_count()));
+      for (int i = 0; i < field.enum_type()->value_count(); ++i) {
+        names.push_back(field.enum_type()->value(i)->name());
+      }
+      return names;
+    }
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return {"false", "true"};
+    case FieldDescriptor::CPPTYPE_STRING:
+      return {"x"};
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return {"{}"};
+    default:
+      return {"7"};
+  }
+}
+
+class EveryField {
+ public:
+  // Below a block that is refused as a whole nothing can be reached.
+  // NOLINTNEXTLINE(misc-no-recursion): as deep as the schema, which is finite
+  void Walk(const Descriptor& message, const std::string& pattern, const std::string& path) {
+    for (int i = 0; i < message.field_count(); ++i) {
+      const FieldDescriptor& field = *message.field(i);
+      const std::string field_pattern = JoinPath(pattern, field.name());
+      const bool is_message = field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+      if (is_message) {
+        Block(field, field_pattern, JoinPath(path, field.name()));
+      } else {
+        Leaf(field, field_pattern, JoinPath(path, field.name()));
+      }
+    }
+  }
+  int leaves() const { return leaves_; }
+  const std::set<std::string>& seen() const { return seen_; }
+
+ private:
+  // The valid spec with `path` set; a variant that does not have the block is replaced by one that
+  // has.
+  static LoadedSpec With(const std::string& path, const std::string& value) {
+    std::vector<std::string> set;
+    if (path.rfind("train.optimizer.", 0) == 0) set.push_back("train.optimizer={}");
+    if (path.rfind("variant[0].", 0) == 0) set.push_back("variant={ name: \"v\" }");
+    if (path.rfind("model.", 0) == 0 && path.rfind("model.mlp", 0) != 0) set.push_back("model={}");
+    if (path.rfind("data.", 0) == 0) set.push_back("data={}");
+    if (path == "limits.lease_ms") set.push_back("limits.heartbeat_ms=1");
+    set.push_back(absl::StrCat(path, "=", value));
+    // A variant needs a way to synchronise besides its name, and an optimizer a kind.
+    if (path == "variant[0].name") set.insert(set.end() - 1, "variant[0].none={}");
+    return Load(ValidSpec(), set);
+  }
+
+  static bool Refuses(const LoadedSpec& spec, const std::string& path) {
+    for (const SpecError& error : spec.errors) {
+      const std::string& text = error.message;
+      const bool named = text.find(path) != std::string::npos;
+      const bool why = text.find("not built yet") != std::string::npos ||
+                       text.find("out of range") != std::string::npos ||
+                       text.find("conflicts with") != std::string::npos ||
+                       text.find("leaves") != std::string::npos ||
+                       text.find("is missing") != std::string::npos ||
+                       text.find("is empty") != std::string::npos;
+      if (named && why) return true;
+    }
+    return false;
+  }
+
+  // NOLINTNEXTLINE(misc-no-recursion): as deep as the schema, which is finite
+  void Block(const FieldDescriptor& field, const std::string& pattern, const std::string& path) {
+    const LoadedSpec spec = With(path, "{}");
+    if (kAcceptedBlocks.contains(pattern)) {
+      seen_.insert(pattern);
+      EXPECT_THAT(spec.status(), IsOk()) << pattern;
+    } else if (kOpenBlocks.contains(pattern)) {
+      seen_.insert(pattern);
+      EXPECT_FALSE(spec.errors.empty()) << pattern;
+    } else {
+      EXPECT_TRUE(Refuses(spec, path))
+          << pattern << " is neither accepted nor refused: " << AllErrors(spec);
+      return;
+    }
+    Walk(*field.message_type(), pattern, field.is_repeated() ? IndexedPath(path, 0) : path);
+  }
+
+  void Leaf(const FieldDescriptor& field, const std::string& pattern, const std::string& path) {
+    ++leaves_;
+    const auto accepted = kAccepted.find(pattern);
+    if (accepted != kAccepted.end()) seen_.insert(pattern);
+    const std::set<std::string> good =
+        accepted == kAccepted.end() ? std::set<std::string>{} : accepted->second;
+    for (const std::string& value : good) {
+      EXPECT_THAT(With(path, value).status(), IsOk()) << pattern << " = " << value;
+    }
+    const bool number = accepted != kAccepted.end() &&
+                        field.cpp_type() != FieldDescriptor::CPPTYPE_ENUM &&
+                        field.cpp_type() != FieldDescriptor::CPPTYPE_BOOL;
+    if (number) return;  // its range is the business of NumbersHaveRanges
+    for (const std::string& value : ValuesToTry(field)) {
+      if (good.contains(value)) continue;
+      const LoadedSpec spec = With(path, value);
+      EXPECT_TRUE(Refuses(spec, path))
+          << pattern << " = " << value << " is ignored: " << AllErrors(spec);
+    }
+  }
+
+  int leaves_ = 0;
+  std::set<std::string> seen_;
+};
+
+TEST(EveryFieldTest, IsAcceptedOrRefusedNeverIgnored) {
+  EveryField walk;
+  walk.Walk(*Experiment::descriptor(), "", "");
+  EXPECT_GT(walk.leaves(), 40);
+  for (const auto& [path, values] : kAccepted) {
+    EXPECT_EQ(walk.seen().count(path), 1u) << path << " was not reached";
+  }
+  for (const std::string& path : kAcceptedBlocks) EXPECT_EQ(walk.seen().count(path), 1u) << path;
+  for (const std::string& path : kOpenBlocks) EXPECT_EQ(walk.seen().count(path), 1u) << path;
+}
+
+TEST(EveryFieldTest, NumbersHaveRanges) {
+  const std::map<std::string, std::string> too_much = {{"train.steps", "-1"},
+                                                       {"train.global_batch", "0"},
+                                                       {"train.seeds", "9007199254740994"},
+                                                       {"train.optimizer.sgd.learning_rate", "0"},
+                                                       {"train.optimizer.sgd.momentum", "-0.1"},
+                                                       {"bucket_cap_mb", "inf"},
+                                                       {"workers", "0"},
+                                                       {"variant[1].ps.servers", "65"},
+                                                       {"variant[2].all_reduce.channels", "17"},
+                                                       {"blocks", "1001"},
+                                                       {"probe.every", "0"},
+                                                       {"model.mlp.layers[1]", "0"}};
+  for (const auto& [path, value] : too_much) {
+    const LoadedSpec spec = Load(ValidSpec(), {absl::StrCat(path, "=", value)});
+    ASSERT_EQ(spec.errors.size(), 1u) << path << AllErrors(spec);
+    EXPECT_THAT(spec.errors[0].message, testing::HasSubstr("is out of range; allowed: ")) << path;
+  }
+  for (const LimitRow& row : kLimitRows) {
+    for (const int64_t value : {row.min - 1, row.max + 1}) {
+      const LoadedSpec spec = Load(ValidSpec(), {absl::StrCat("limits.", row.name, "=", value)});
+      EXPECT_THAT(AllErrors(spec), testing::AllOf(testing::HasSubstr("is out of range; allowed: "),
+                                                  testing::HasSubstr(row.meaning)));
+    }
+  }
+}
+
+TEST(EveryFieldTest, EveryLimitHasAFieldOfItsName) {
+  EXPECT_EQ(static_cast<size_t>(LimitsSpec::descriptor()->field_count()), kLimitRows.size());
+  for (const LimitRow& row : kLimitRows) {
+    EXPECT_NE(LimitsSpec::descriptor()->FindFieldByName(row.name), nullptr) << row.name;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

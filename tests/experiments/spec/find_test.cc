@@ -1,0 +1,74 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "tests/experiments/spec/spec_support.h"
+#include "tests/support/status_matchers.h"
+
+namespace lockstep {
+namespace {
+
+const std::filesystem::path kSpecs =
+    std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "experiments/specs";
+
+std::string FileText(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// Each file of experiments/specs is in the program, as it is, and right.
+TEST(FindSpecTest, EveryReadyMadeSpecIsEmbeddedAndValid) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(kSpecs)) {
+    const std::string name = entry.path().stem();
+    names.push_back(name);
+    const auto spec = FindSpec(name);
+    ASSERT_THAT(spec, IsOk());
+    EXPECT_EQ(spec->display_name, name + ".textproto");
+    EXPECT_EQ(spec->text, FileText(entry.path()));
+    const LoadedSpec loaded = LoadSpec(*spec, {});
+    EXPECT_THAT(loaded.status(), IsOk());
+    EXPECT_THAT(loaded.notes, testing::IsEmpty());
+    EXPECT_EQ(loaded.experiment.name(), name);
+  }
+  EXPECT_THAT(KnownSpecs(), testing::UnorderedElementsAreArray(names));
+}
+
+TEST(FindSpecTest, QuickstartIsWhatTheReadmePromises) {
+  const Experiment quickstart = LoadSpec(*FindSpec("quickstart"), {}).experiment;
+  EXPECT_EQ(quickstart.workers(0), 4);
+  EXPECT_EQ(EstimateSize(quickstart).parameters, 85'002);
+  ASSERT_EQ(quickstart.variant_size(), 3);
+  EXPECT_TRUE(quickstart.variant(0).has_none());
+  EXPECT_EQ(quickstart.variant(1).name(), "ps_sync");
+  EXPECT_EQ(quickstart.variant(1).ps().servers(0), 2);
+  EXPECT_TRUE(quickstart.variant(2).has_all_reduce());
+}
+
+TEST(FindSpecTest, ReadsFilesByPath) {
+  const std::string path = kSpecs / "quickstart.textproto";
+  const auto spec = FindSpec(path);
+  ASSERT_THAT(spec, IsOk());
+  EXPECT_EQ(spec->display_name, path);
+  EXPECT_EQ(spec->text, FindSpec("quickstart")->text);
+}
+
+TEST(FindSpecTest, UnknownNameListsTheKnownOnes) {
+  EXPECT_THAT(FindSpec("quikstart"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "spec \"quikstart\": no file and no ready-made spec of that name; did you "
+                       "mean \"quickstart\"? Known specs: quickstart"));
+}
+
+TEST(FindSpecTest, RefusesWhatIsNoFile) {
+  EXPECT_THAT(FindSpec(kSpecs),
+              StatusIs(absl::StatusCode::kInvalidArgument, "can't be read: Is a directory"));
+  EXPECT_THAT(FindSpec("/dev/zero"),
+              StatusIs(absl::StatusCode::kInvalidArgument, "is larger than 1048576 bytes"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,86 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/experiments/spec/spec_support.h"
+#include "tests/support/status_matchers.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<std::string> Order(const std::vector<RunConfig>& runs) {
+  std::vector<std::string> order;
+  order.reserve(runs.size());
+  for (const RunConfig& run : runs) {
+    order.push_back(absl::StrCat(run.block(), " ", run.variant().name(), " ", run.seed()));
+  }
+  return order;
+}
+
+// Golden: a record names its blocks, and a repeated experiment must repeat their order.
+TEST(PlanRunsTest, OrderIsTheSameEveryTime) {
+  const LoadedSpec spec = Load(ValidSpec());
+  ASSERT_THAT(spec.status(), IsOk());
+  EXPECT_THAT(Order(PlanRuns(spec.experiment)),
+              testing::ElementsAre("0 ring 1", "0 none 1", "0 ps 1",  //
+                                   "1 none 1", "1 ps 1", "1 ring 1",  //
+                                   "2 ps 1", "2 ring 1", "2 none 1"));
+}
+
+TEST(PlanRunsTest, EveryBlockHasEveryVariantOncePerSeed) {
+  const LoadedSpec spec = Load(ValidSpec(), {"train.seeds=[3, 4]", "blocks=20"});
+  ASSERT_THAT(spec.status(), IsOk());
+  const std::vector<RunConfig> runs = PlanRuns(spec.experiment);
+  ASSERT_EQ(runs.size(), 120u);
+  EXPECT_EQ(EstimateSize(spec.experiment).runs, 120);
+  std::vector<std::string> first_of_block;
+  for (int block = 0; block < 20; ++block) {
+    const auto first = runs.begin() + std::ptrdiff_t{6} * block;
+    std::vector<std::string> order = Order({first, first + 6});
+    first_of_block.push_back(first->variant().name());
+    std::vector<std::string> expected;
+    for (const char* name : {"none", "ps", "ring"}) {
+      for (const int seed : {3, 4}) expected.push_back(absl::StrCat(block, " ", name, " ", seed));
+    }
+    EXPECT_THAT(order, testing::UnorderedElementsAreArray(expected));
+  }
+  for (const char* name : {"none", "ps", "ring"}) {
+    EXPECT_THAT(first_of_block, testing::Contains(name)) << "the order is not random";
+  }
+}
+
+TEST(PlanRunsTest, FirstBlocksDoNotDependOnTheirNumber) {
+  const std::vector<std::string> few = Order(PlanRuns(Load(ValidSpec(), {"blocks=2"}).experiment));
+  std::vector<std::string> many = Order(PlanRuns(Load(ValidSpec(), {"blocks=9"}).experiment));
+  many.resize(few.size());
+  EXPECT_EQ(few, many);
+}
+
+TEST(PlanRunsTest, ARunIsComplete) {
+  const LoadedSpec spec = Load(ValidSpec(), {"blocks=1"});
+  for (const RunConfig& run : PlanRuns(spec.experiment)) {
+    EXPECT_EQ(run.world_size(), 4);
+    EXPECT_EQ(run.servers(), run.variant().has_ps() ? 2 : 0);
+    EXPECT_EQ(run.experiment().bucket_cap_mb_size(), 1);
+    EXPECT_EQ(run.experiment().wire_dtype_size(), 1);
+    EXPECT_EQ(run.experiment().workers_size(), 1);
+    EXPECT_EQ(run.experiment().train().global_batch_size(), 1);
+  }
+}
+
+TEST(EstimateSizeTest, CountsProcessesPortsAndParameters) {
+  const ExperimentSize size = EstimateSize(Load(ValidSpec()).experiment);
+  ASSERT_EQ(size.variants.size(), 3u);
+  EXPECT_EQ(size.variants[0].processes, 4);
+  EXPECT_EQ(size.variants[1].processes, 6);
+  EXPECT_EQ(size.variants[1].servers, 2);
+  EXPECT_EQ(size.variants[2].processes, 4);
+  EXPECT_EQ(size.processes_max, 6);
+  EXPECT_EQ(size.ports_max, 7);
+  EXPECT_EQ(size.runs, 9);
+  EXPECT_EQ(size.parameters, 64 * 32 + 32 + 32 * 10 + 10);
+  EXPECT_EQ(size.gradient_bytes, 4 * size.parameters);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,120 @@
+#include "ps_server/core/partition.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/support/status_matchers.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::ElementsAre;
+
+// The borders at which EXACT's blocks begin.
+std::vector<int64_t> BlockBorders(const std::vector<int64_t>& tensors) {
+  std::vector<int64_t> borders;
+  int64_t start = 0;
+  for (const int64_t count : tensors) {
+    for (int64_t k = 0; k < count; k += 1024) borders.push_back(start + k);
+    start += count;
+  }
+  borders.push_back(start);
+  return borders;
+}
+
+struct Case {
+  std::string name;
+  std::vector<int64_t> tensors;
+  int32_t shards;
+};
+
+class Tiling : public testing::TestWithParam<Case> {};
+
+TEST_P(Tiling, RangesTileTheSpaceAndCutOnlyAtBlockBorders) {
+  const auto ranges = Partition(GetParam().tensors, GetParam().shards);
+  ASSERT_THAT(ranges, IsOk());
+  ASSERT_EQ(static_cast<int32_t>(ranges->size()), GetParam().shards);
+  const std::vector<int64_t> borders = BlockBorders(GetParam().tensors);
+  int64_t next = 0;
+  for (const ShardRange& range : *ranges) {
+    EXPECT_EQ(range.offset, next);
+    EXPECT_GT(range.count, 0);
+    EXPECT_TRUE(std::binary_search(borders.begin(), borders.end(), range.offset)) << range.offset;
+    next = range.offset + range.count;
+  }
+  EXPECT_EQ(next, borders.back());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, Tiling,
+    testing::Values(Case{"OneElement", {1}, 1}, Case{"ATensorPerShard", {1, 1, 1}, 3},
+                    Case{"SmallFirst", {1, 1, 1, 5000}, 4}, Case{"SmallLast", {5000, 1, 1, 1}, 4},
+                    Case{"OneLargeTensor", {1 << 20}, 7}, Case{"ShortLastBlock", {1025, 1025}, 4},
+                    Case{"EveryBlockItsOwn", {4096}, 4}, Case{"Mlp", {64 * 32, 32, 320, 10}, 2}),
+    [](const auto& row) { return row.param.name; });
+
+TEST(Partition, ShardsAreOfEqualBytes) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<int64_t> tensors;
+    int64_t total = 0;
+    while (total < 64 * 1024) {
+      // From biases of a few elements to matrices larger than the whole rest.
+      const int64_t count = 1 + static_cast<int64_t>(random() % (1U << (1 + random() % 18)));
+      tensors.push_back(count);
+      total += count;
+    }
+    const auto shards = static_cast<int32_t>(1 + random() % static_cast<uint32_t>(total / 10'240));
+    const auto ranges = Partition(tensors, shards);
+    ASSERT_THAT(ranges, IsOk());
+    int64_t largest = 0;
+    for (const ShardRange& range : *ranges) largest = std::max(largest, range.count);
+    const double mean = static_cast<double>(total) / shards;
+    EXPECT_LE(static_cast<double>(largest) / mean, 1.1)
+        << "round " << round << ": " << total << " elements, " << shards << " shards";
+  }
+}
+
+TEST(Partition, LargeTensorsAreSplit) {
+  const auto ranges = Partition({100 * 1024, 10}, 4);
+  ASSERT_THAT(ranges, IsOk());
+  EXPECT_EQ((*ranges)[1].offset, 25 * 1024);
+}
+
+TEST(Partition, RefusesWhatCannotBeCut) {
+  EXPECT_THAT(Partition({10, 10}, 3),
+              StatusIs(absl::StatusCode::kInvalidArgument, "use 1 to 2 servers"));
+  EXPECT_THAT(Partition({10, 10}, 0), StatusIs(absl::StatusCode::kInvalidArgument, "0 shards"));
+  EXPECT_THAT(Partition({}, 1), StatusIs(absl::StatusCode::kInvalidArgument, "no tensors"));
+  EXPECT_THAT(Partition({5, 0}, 1),
+              StatusIs(absl::StatusCode::kInvalidArgument, "tensor 1 of the layout has 0"));
+  EXPECT_THAT(Partition({5, -1}, 1), StatusIs(absl::StatusCode::kInvalidArgument, "has -1"));
+  EXPECT_THAT(Partition({kElementsMax, kElementsMax}, 1),
+              StatusIs(absl::StatusCode::kInvalidArgument, "tensor 1"));
+}
+
+TEST(PsLayout, FingerprintSeesEveryField) {
+  const PsLayout base{
+      .tensor_counts = {10, 20}, .shards = 2, .world_size = 3, .sgd = {0.1F, 0.9F, 3.0F}};
+  std::vector<PsLayout> others(7, base);
+  others[0].tensor_counts = {20, 10};
+  others[1].tensor_counts = {30};
+  others[2].shards = 1;
+  others[3].world_size = 4;
+  others[4].sgd.learning_rate = 0.2F;
+  others[5].sgd.momentum = 0.0F;
+  others[6].sgd.divisor = 1.0F;
+  for (const PsLayout& other : others)
+    EXPECT_NE(FingerprintOf(other), FingerprintOf(base)) << Describe(other);
+  EXPECT_EQ(FingerprintOf(PsLayout(base)), FingerprintOf(base));
+  EXPECT_EQ(Describe(base),
+            "f32, 30 parameters in 2 tensors, 2 shards, 3 workers, sgd learning_rate 0.100000001 "
+            "momentum 0.899999976, sum divided by 3");
+}
+
+}  // namespace
+}  // namespace lockstep

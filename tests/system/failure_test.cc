@@ -1,0 +1,197 @@
+// What happens when processes die, freeze or are interrupted in mid-run: named, bounded, nothing
+// left behind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/member/record_writer.h"
+#include "experiments/analyse/run_json.h"
+#include "tests/support/status_matchers.h"
+#include "tests/system/command.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+// A comparison of one variant that would train for ever, observed through its record files.
+class LongRun {
+ public:
+  explicit LongRun(const std::string& variant, std::vector<std::string> more = {})
+      : records_(dir_.path() + "/out/blocks/1-" + variant + "-seed-1/records"),
+        command_(CompareCommand(Arguments(variant, std::move(more)))) {}
+
+  // Waits until worker 0 has trained 5 steps.
+  bool Trains() const {
+    return Eventually([&] { return Steps("worker", 0) >= 5; }, 30);
+  }
+  pid_t Pid(const std::string& role, int index) const {
+    const auto records = ReadRecords(RecordPath(records_, role, index));
+    if (!records.ok() || records->empty()) return -1;
+    return static_cast<pid_t>(records->front().started().pid());
+  }
+  int Steps(const std::string& role, int index) const {
+    const auto records = ReadRecords(RecordPath(records_, role, index));
+    if (!records.ok()) return 0;
+    return static_cast<int>(std::count_if(records->begin(), records->end(),
+                                          [](const Record& record) { return record.has_step(); }));
+  }
+  std::vector<pid_t> Pids(int servers) const {
+    std::vector<pid_t> pids;
+    for (int rank = 0; rank < 4; ++rank) pids.push_back(Pid("worker", rank));
+    for (int index = 0; index < servers; ++index) pids.push_back(Pid("server", index));
+    return pids;
+  }
+  RunFile ReadRun() const {
+    const auto run = ReadRunJson(dir_.path() + "/out/run.json");
+    EXPECT_THAT(run, IsOk());
+    return run.ok() ? *run : RunFile();
+  }
+  Subprocess& command() { return command_; }
+
+ private:
+  std::vector<std::string> Arguments(const std::string& variant,
+                                     std::vector<std::string> more) const {
+    std::vector<std::string> arguments = {"--plain",
+                                          "--only",
+                                          variant,
+                                          "--blocks",
+                                          "1",
+                                          "--set",
+                                          "train.steps=1000000",
+                                          "--out",
+                                          dir_.path() + "/out"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  const TemporaryDir dir_;
+  const std::string records_;
+  Subprocess command_;
+};
+
+void ExpectGone(const std::vector<pid_t>& pids) {
+  for (const pid_t pid : pids) {
+    ASSERT_GT(pid, 1);
+    EXPECT_NE(kill(pid, 0), 0) << "process " << pid << " is still there";
+  }
+}
+
+std::string FirstLine(const std::string& text, const std::string& marker) {
+  const size_t start = text.find(marker);
+  return start == std::string::npos ? "" : text.substr(start, text.find('\n', start) - start);
+}
+
+struct KillCase {
+  std::string name;
+  std::string variant;
+  std::string role;
+  int index;
+  int servers;
+};
+class KillTest : public testing::TestWithParam<KillCase> {};
+
+TEST_P(KillTest, TheVictimIsNamedFirstAndNobodyIsLeft) {
+  const KillCase& test = GetParam();
+  LongRun run(test.variant);
+  ASSERT_TRUE(run.Trains());
+  const std::vector<pid_t> pids = run.Pids(test.servers);
+  ASSERT_EQ(kill(run.Pid(test.role, test.index), SIGKILL), 0);
+  const CommandResult result = run.command().Wait(8);
+  ASSERT_FALSE(result.timed_out);
+  EXPECT_LE(result.elapsed_s, 5.5);
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  ExpectGone(pids);
+  const std::string victim = test.role + " " + std::to_string(test.index);
+  const std::string line = FirstLine(result.out, "Stopped:");
+  EXPECT_THAT(line, HasSubstr(victim)) << result.out << result.err;
+  EXPECT_THAT(line, HasSubstr("step")) << result.out;
+  const RunFile file = run.ReadRun();
+  EXPECT_EQ(file.state(), "failed");
+  ASSERT_GE(file.failures_size(), 1);
+  EXPECT_EQ(file.failures(0).member(), victim);
+  EXPECT_THAT(file.failures(0).message(), HasSubstr("SIGKILL"));
+  EXPECT_GE(file.failures(0).step(), 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Failure, KillTest,
+                         testing::Values(KillCase{"WorkerInRing", "ring", "worker", 2, 0},
+                                         KillCase{"WorkerInPs", "ps_sync", "worker", 2, 2},
+                                         KillCase{"ServerInPs", "ps_sync", "server", 1, 2}),
+                         [](const auto& param) { return param.param.name; });
+
+struct SignalCase {
+  std::string name;
+  std::string variant;
+  int signal;
+  int exit_code;
+};
+class InterruptTest : public testing::TestWithParam<SignalCase> {};
+
+// CASES R42, R53: everything is gone within 5 s and the files are valid and marked.
+TEST_P(InterruptTest, LeavesAValidRecordMarkedAborted) {
+  const SignalCase& test = GetParam();
+  LongRun run(test.variant);
+  ASSERT_TRUE(run.Trains());
+  const std::vector<pid_t> pids = run.Pids(test.variant == "ps_sync" ? 2 : 0);
+  run.command().Signal(test.signal);
+  const CommandResult result = run.command().Wait(8);
+  ASSERT_FALSE(result.timed_out);
+  EXPECT_LE(result.elapsed_s, 5);
+  EXPECT_EQ(result.exit_code, test.exit_code) << result.err;
+  ExpectGone(pids);
+  const RunFile file = run.ReadRun();
+  EXPECT_EQ(file.state(), "aborted");
+  ASSERT_EQ(file.runs_size(), 1);
+  EXPECT_FALSE(file.runs(0).complete());
+}
+
+INSTANTIATE_TEST_SUITE_P(Failure, InterruptTest,
+                         testing::Values(SignalCase{"CtrlCInRing", "ring", SIGINT, 130},
+                                         SignalCase{"TermInPs", "ps_sync", SIGTERM, 143}),
+                         [](const auto& param) { return param.param.name; });
+
+class FreezeTest : public testing::TestWithParam<std::string> {};
+
+// CASES R04: the collective's timeout is honoured on either way: a rank that never calls is named.
+TEST_P(FreezeTest, ASilentRankEndsTheRunAtTheTimeout) {
+  LongRun run(GetParam(),
+              {"--set", "limits.sync_timeout_ms=1000", "--set", "limits.lease_ms=60000"});
+  ASSERT_TRUE(run.Trains());
+  const std::vector<pid_t> pids = run.Pids(GetParam() == "ps_sync" ? 2 : 0);
+  ASSERT_EQ(kill(run.Pid("worker", 2), SIGSTOP), 0);
+  const CommandResult result = run.command().Wait(12);
+  ASSERT_FALSE(result.timed_out);
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  EXPECT_GE(result.elapsed_s, 1);
+  EXPECT_LE(result.elapsed_s,
+            1 + 3 + 3);  // timeout, R04's three seconds, SIGKILL for the frozen one
+  ExpectGone(pids);
+  EXPECT_THAT(FirstLine(result.out, "Stopped:"), testing::ContainsRegex("(rank|worker)s? 2"))
+      << result.out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Failure, FreezeTest, testing::Values("ring", "ps_sync"),
+                         [](const auto& param) { return param.param; });
+
+// The coordinator dies: members stop within their lease, the kernel's parent-death signal aside.
+TEST(FailureTest, MembersDoNotOutliveTheLauncher) {
+  LongRun run("ring");
+  ASSERT_TRUE(run.Trains());
+  const std::vector<pid_t> pids = run.Pids(0);
+  kill(run.command().pid(), SIGKILL);
+  run.command().Wait(5);
+  EXPECT_TRUE(Eventually(
+      [&] {
+        return std::all_of(pids.begin(), pids.end(), [](pid_t pid) { return kill(pid, 0) != 0; });
+      },
+      5));
+}
+
+}  // namespace
+}  // namespace lockstep

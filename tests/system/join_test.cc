@@ -1,0 +1,184 @@
+// Meeting and losing the coordinator, with real worker processes and the real coordinator in this
+// process.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/member/limits_proto.h"
+#include "base/member/member.h"
+#include "experiments/coordinator/server.h"
+#include "experiments/spec/spec.h"
+#include "tests/support/status_matchers.h"
+#include "tests/system/command.h"
+
+namespace lockstep {
+namespace {
+
+using absl::StatusCode;
+using testing::HasSubstr;
+
+constexpr char kToken[] = "secret";
+
+// A coordinator for `workers` workers of the quickstart's `variant`.
+class Coordination {
+ public:
+  Coordination(int workers, const std::vector<std::string>& set) {
+    SpecOptions options;
+    options.set = set;
+    options.set.push_back("workers=" + std::to_string(workers));
+    options.set.push_back("train.global_batch=" + std::to_string(8 * workers));
+    options.set.push_back("train.steps=1000000");
+    const LoadedSpec loaded = LoadSpec(*FindSpec("quickstart"), options);
+    EXPECT_THAT(loaded.status(), IsOk());
+    for (const RunConfig& run : PlanRuns(loaded.experiment)) {
+      if (run.variant().name() == "ring") config_.run = run;
+    }
+    config_.run.set_record_dir(dir_.path());
+    config_.limits = LimitsFrom(config_.run.experiment().limits());
+    config_.build = BuildId();
+    config_.token = kToken;
+    auto server = CoordinatorServer::Listen("127.0.0.1", config_, clock_);
+    EXPECT_THAT(server, IsOk());
+    server_ = *std::move(server);
+  }
+
+  void StartWorker(int rank, const std::string& token = kToken) {
+    workers_.push_back(std::make_unique<Subprocess>(
+        std::vector<std::string>{LOCKSTEP_BIN_DIR "/worker", "--coordinator", server_->endpoint(),
+                                 "--rank", std::to_string(rank), "--token", token}));
+  }
+  // Ticks until `condition`, collecting the user's lines.
+  template <typename Condition>
+  bool TickUntil(const Condition& condition, double timeout_s) {
+    return Eventually(
+        [&] {
+          server_->Tick();
+          for (const std::string& line : server_->TakeLines()) lines_ += line + "\n";
+          return condition();
+        },
+        timeout_s);
+  }
+  CoordinatorServer& server() { return *server_; }
+  void Drop() { server_.reset(); }
+  Subprocess& worker(size_t position) { return *workers_[position]; }
+  const std::string& lines() const { return lines_; }
+
+ private:
+  const TemporaryDir dir_;
+  const MonotonicClock clock_;
+  MembershipConfig config_;
+  std::unique_ptr<CoordinatorServer> server_;
+  std::vector<std::unique_ptr<Subprocess>> workers_;
+  std::string lines_;
+};
+
+// CASES R14: 3 declared, 2 started.
+TEST(JoinTest, WaitingIsVisibleAndEndsAtTheTimeout) {
+  Coordination run(3, {"limits.join_timeout_ms=1500", "limits.waiting_line_ms=400"});
+  run.StartWorker(0);
+  run.StartWorker(2);
+  ASSERT_TRUE(run.TickUntil([&] { return run.server().stopping(); }, 10));
+  EXPECT_THAT(run.lines(), HasSubstr("waiting for worker 1; present: worker 0, worker 2"));
+  EXPECT_THAT(run.server().outcome(),
+              StatusIs(StatusCode::kDeadlineExceeded, "waiting for worker 1"));
+  for (size_t position = 0; position < 2; ++position) {
+    const CommandResult result = run.worker(position).Wait(5);
+    EXPECT_EQ(result.exit_code, 3) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("waiting for worker 1"));
+  }
+}
+
+TEST(JoinTest, SurplusAndStrangersAreRefusedWithTheReason) {
+  Coordination run(2, {});
+  run.StartWorker(5);
+  run.StartWorker(0, "guess");
+  ASSERT_TRUE(run.TickUntil(
+      [&] {
+        return run.lines().find("token") != std::string::npos &&
+               run.lines().find("too many") != std::string::npos;
+      },
+      10));
+  const CommandResult surplus = run.worker(0).Wait(5);
+  EXPECT_EQ(surplus.exit_code, 2);
+  EXPECT_THAT(surplus.err, HasSubstr("worker 5 is one too many: the run declares 2 workers"));
+  const CommandResult stranger = run.worker(1).Wait(5);
+  EXPECT_EQ(stranger.exit_code, 2);
+  EXPECT_THAT(stranger.err, HasSubstr("wrong token"));
+  EXPECT_FALSE(run.server().stopping());
+}
+
+TEST(JoinTest, MembersLeaveWhenTheCoordinatorIsGone) {
+  Coordination run(2, {"limits.lease_ms=2000", "limits.stop_grace_ms=100"});
+  run.StartWorker(0);
+  run.StartWorker(1);
+  ASSERT_TRUE(run.TickUntil([&] { return run.server().step() > 5; }, 20));
+  run.Drop();
+  for (size_t position = 0; position < 2; ++position) {
+    const CommandResult result = run.worker(position).Wait(5);
+    EXPECT_EQ(result.exit_code, 3) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("lost the coordinator"));
+  }
+}
+
+TEST(JoinTest, MembersLeaveWhenTheCoordinatorIsSilent) {
+  Coordination run(2, {"limits.lease_ms=1000"});
+  run.StartWorker(0);
+  run.StartWorker(1);
+  ASSERT_TRUE(run.TickUntil([&] { return run.server().step() > 5; }, 20));
+  for (size_t position = 0; position < 2; ++position) {  // no ticks: no signs of life
+    const CommandResult result = run.worker(position).Wait(5);
+    EXPECT_EQ(result.exit_code, 3) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("was silent for"));
+  }
+}
+
+TEST(JoinTest, NoCoordinatorIsAnErrorNotAWait) {
+  const CommandResult result =
+      RunCommand({LOCKSTEP_BIN_DIR "/worker", "--coordinator", "127.0.0.1:1", "--rank", "0"}, 20);
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, HasSubstr("127.0.0.1:1"));
+}
+
+struct LimitCase {
+  std::string name;
+  std::vector<std::string> set;
+  std::string variant;
+  std::string message;
+};
+class LimitTest : public testing::TestWithParam<LimitCase> {};
+
+// Every bound comes from one options struct; at its minimum it is the error that one reads.
+TEST_P(LimitTest, AtItsMinimumIsNamed) {
+  const LimitCase& test = GetParam();
+  const TemporaryDir dir;
+  std::vector<std::string> arguments = {"--quick",    "--plain", "--only",
+                                        test.variant, "--out",   dir.path() + "/out"};
+  for (const std::string& set : test.set) {
+    arguments.insert(arguments.end(), {"--set", "limits." + set});
+  }
+  const CommandResult result = RunCommand(CompareCommand(arguments), 30);
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.out + result.err, HasSubstr(test.message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Join, LimitTest,
+    testing::Values(
+        LimitCase{"JoinTimeout", {"join_timeout_ms=1"}, "ring", "join_timeout_ms 1"},
+        LimitCase{"Lease", {"heartbeat_ms=1", "lease_ms=2"}, "ring", "lease_ms 2"},
+        LimitCase{"LeaseBelowHeartbeat", {"lease_ms=1"}, "ring", "lease_ms"},
+        LimitCase{"StopGrace", {"stop_grace_ms=1"}, "ring", "stop_grace_ms 1"},
+        LimitCase{"MessageBytes", {"message_bytes_max=1024"}, "ps_sync", "message_bytes_max"},
+        LimitCase{"StagedBytes", {"staged_bytes_max=1"}, "ps_sync", "staged_bytes_max"},
+        LimitCase{"SyncTimeoutRing", {"sync_timeout_ms=1"}, "ring", "sync_timeout_ms"},
+        LimitCase{"SyncTimeoutPs", {"sync_timeout_ms=1"}, "ps_sync", "sync_timeout_ms"}),
+    [](const auto& param) { return param.param.name; });
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,185 @@
+#include "worker/model/model.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tests/support/status_matchers.h"
+#include "worker/model/factory.h"
+
+namespace lockstep {
+namespace {
+
+using testing::ElementsAre;
+
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr DataDims kDigits = {.features = 64, .classes = 10};
+
+ModelSpec MlpSpec(const std::vector<int32_t>& widths) {
+  ModelSpec spec;
+  spec.mutable_mlp();
+  for (const int32_t width : widths) spec.mutable_mlp()->add_layers(width);
+  return spec;
+}
+
+std::unique_ptr<Model> DigitsModel(const std::vector<int32_t>& widths) {
+  absl::StatusOr<std::unique_ptr<Model>> model = MakeModel(MlpSpec(widths), kDigits);
+  EXPECT_THAT(model, IsOk());
+  return *std::move(model);
+}
+
+TEST(ModelTest, DescribesItself) {
+  const auto model = DigitsModel({64, 256, 256, 10});
+  EXPECT_EQ(model->Describe(), "mlp 64-256-256-10");
+  EXPECT_EQ(model->inputs(), 64);
+  EXPECT_EQ(model->classes(), 10);
+  EXPECT_EQ(model->parameter_count(), 64 * 256 + 256 + 256 * 256 + 256 + 256 * 10 + 10);
+}
+
+TEST(ModelTest, TensorsTileTheArenasInForwardOrder) {
+  const auto model = DigitsModel({64, 33, 10});
+  std::vector<std::string> names;
+  int64_t end = 0;
+  for (const NamedTensor& tensor : model->tensors()) {
+    names.push_back(tensor.name);
+    EXPECT_EQ(tensor.span.offset, end) << tensor.name;
+    end += tensor.span.count;
+  }
+  EXPECT_THAT(names,
+              ElementsAre("linear0.weight", "linear0.bias", "linear1.weight", "linear1.bias"));
+  EXPECT_EQ(end, model->parameter_count());
+  EXPECT_EQ(model->gradients().size(), model->parameters().size());
+  for (const std::span<float> arena : {model->parameters(), model->gradients()}) {
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(arena.data()) % 64, 0U);
+  }
+  EXPECT_EQ(model->spans().size(), 4U);
+}
+
+// Fixed for ever: recorded runs are repeated from their seed.
+TEST(ModelTest, InitGoldenValues) {
+  const auto model = DigitsModel({64, 256, 10});
+  model->Init(1);
+  EXPECT_EQ(model->parameters()[0], 0x1.de5984p-4F);
+  EXPECT_EQ(model->parameters()[1], -0x1.8d3170p-6F);
+  EXPECT_EQ(model->parameters()[16384], 0x1.761764p-4F);
+}
+
+TEST(ModelTest, InitStaysWithinTheBoundOfItsFanIn) {
+  const auto model = DigitsModel({64, 256, 10});
+  model->Init(1);
+  for (const NamedTensor& tensor : model->tensors()) {
+    const float bound = tensor.name.starts_with("linear0") ? 1.0F / 8.0F : 1.0F / 16.0F;
+    float largest = 0;
+    for (int64_t i = 0; i < tensor.span.count; ++i) {
+      const auto at = static_cast<size_t>(tensor.span.offset + i);
+      largest = std::max(largest, std::abs(model->parameters()[at]));
+    }
+    EXPECT_LE(largest, bound) << tensor.name;
+    EXPECT_GT(largest, bound / 2) << tensor.name;
+  }
+}
+
+TEST(ModelTest, HookRunsOnceATensorLastFirst) {
+  const auto model = DigitsModel({64, 8, 8, 10});
+  model->Init(1);
+  const std::vector<float> inputs(64, 0.5F);
+  const std::vector<int32_t> labels = {3};
+  std::vector<int> ready;
+  std::vector<float> at_hook(model->gradients().size());
+  const auto loss = model->ForwardBackward({.inputs = inputs, .labels = labels}, [&](int tensor) {
+    ready.push_back(tensor);
+    const TensorSpan span = model->tensors().at(static_cast<size_t>(tensor)).span;
+    for (int64_t i = span.offset; i < span.offset + span.count; ++i) {
+      at_hook[static_cast<size_t>(i)] = model->gradients()[static_cast<size_t>(i)];
+    }
+    return absl::OkStatus();
+  });
+  ASSERT_THAT(loss, IsOk());
+  EXPECT_THAT(ready, ElementsAre(5, 4, 3, 2, 1, 0));
+  const std::vector<float> final_values(model->gradients().begin(), model->gradients().end());
+  EXPECT_EQ(at_hook, final_values) << "a gradient was announced before it was final";
+}
+
+TEST(ModelTest, HooksErrorStopsBackward) {
+  const auto model = DigitsModel({64, 8, 10});
+  const std::vector<float> inputs(64, 0.5F);
+  const std::vector<int32_t> labels = {3};
+  int calls = 0;
+  const auto loss = model->ForwardBackward({.inputs = inputs, .labels = labels}, [&](int) {
+    ++calls;
+    return absl::UnavailableError("rank 2 is gone");
+  });
+  EXPECT_THAT(loss, StatusIs(absl::StatusCode::kUnavailable, "rank 2 is gone"));
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(ModelTest, ASmallerBatchAfterALargerOneIsRight) {
+  const auto model = DigitsModel({64, 8, 10});
+  model->Init(1);
+  const std::vector<float> inputs(320, 0.25F);
+  const std::vector<int32_t> labels(5, 3);
+  const std::span<const float> all(inputs);
+  const std::span<const int32_t> all_labels(labels);
+  const double one = *model->Loss({.inputs = all.first(64), .labels = all_labels.first(1)});
+  EXPECT_NEAR(*model->Loss({.inputs = all, .labels = all_labels}), one, 1e-6);
+  EXPECT_EQ(*model->Loss({.inputs = all.first(64), .labels = all_labels.first(1)}), one);
+}
+
+TEST(ModelTest, BatchesThatDoNotFitAreRefused) {
+  const auto model = DigitsModel({64, 8, 10});
+  const std::vector<float> inputs(128, 0.5F);
+  const auto loss = [&](const std::vector<int32_t>& labels) {
+    return model->ForwardBackward({.inputs = inputs, .labels = labels}, nullptr);
+  };
+  EXPECT_THAT(loss({}), StatusIs(kInvalid, "empty batch"));
+  EXPECT_THAT(loss({1}),
+              StatusIs(kInvalid, "1 rows of 64 features are 64 values, the batch has 128"));
+  EXPECT_THAT(loss({1, 10}), StatusIs(kInvalid, "label 10 in row 1, but there are 10 classes"));
+  EXPECT_THAT(loss({-1, 1}), StatusIs(kInvalid, "label -1 in row 0"));
+  EXPECT_THAT(loss({1, 9}), IsOk());
+}
+
+struct BadSpec {
+  std::string name;
+  std::vector<int32_t> widths;
+  std::string message;
+};
+class FactoryErrorTest : public testing::TestWithParam<BadSpec> {};
+INSTANTIATE_TEST_SUITE_P(
+    Cases, FactoryErrorTest,
+    testing::Values(
+        BadSpec{
+            "WrongFeatures", {63, 10}, "starts with 63, but a sample of the data has 64 features"},
+        BadSpec{"WrongClasses", {64, 9}, "ends with 9, but the data has 10 classes"},
+        BadSpec{"OneWidth", {64}, "has 1 widths, expected at least 2"},
+        BadSpec{"NoWidths", {}, "has 0 widths"},
+        BadSpec{"ZeroWidth", {64, 0, 10}, "layers[1] is 0"},
+        BadSpec{"Huge", {64, 2147483647, 2147483647, 10}, "at most 268435456 are allowed"}),
+    [](const auto& test) { return test.param.name; });
+
+TEST_P(FactoryErrorTest, NamesBothNumbers) {
+  EXPECT_THAT(MakeModel(MlpSpec(GetParam().widths), kDigits),
+              StatusIs(kInvalid, GetParam().message));
+}
+
+TEST(FactoryTest, OtherKindsAreRefused) {
+  ModelSpec spec;
+  EXPECT_THAT(MakeModel(spec, kDigits), StatusIs(kInvalid, "no kind"));
+  const auto refused = [&] { return MakeModel(spec, kDigits); };
+  const auto code = absl::StatusCode::kUnimplemented;
+  spec.mutable_cnn();
+  EXPECT_THAT(refused(), StatusIs(code, "model.cnn: not built yet"));
+  spec.mutable_transformer();
+  EXPECT_THAT(refused(), StatusIs(code, "model.transformer: not built yet"));
+  spec.mutable_linear();
+  EXPECT_THAT(refused(), StatusIs(code, "model.linear: not built yet"));
+  spec.mutable_replay();
+  EXPECT_THAT(refused(), StatusIs(code, "model.replay: not built yet"));
+  spec.set_torchscript("model.pt");
+  EXPECT_THAT(refused(), StatusIs(code, "model.torchscript: not built yet"));
+}
+
+}  // namespace
+}  // namespace lockstep

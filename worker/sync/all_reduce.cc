@@ -1,0 +1,28 @@
+#include "worker/sync/all_reduce.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace lockstep {
+
+absl::Status AllReduceSynchronizer::Begin(std::span<float> parameters) {
+  return Annotate(
+      communicator_->Broadcast(parameters.data(), static_cast<int64_t>(parameters.size()),
+                               Dtype::kF32, /*root=*/0),
+      "start values");
+}
+
+absl::Status AllReduceSynchronizer::GradientReady(int64_t step, const Bucket& bucket,
+                                                  std::span<float> gradients) {
+  return Annotate(communicator_->AllReduce(gradients.data() + bucket.offset, bucket.count,
+                                           Dtype::kF32, ReduceOp::kSum),
+                  absl::StrCat("step ", step, ", bucket ", bucket.index));
+}
+
+absl::Status AllReduceSynchronizer::Finish(int64_t /*step*/, std::span<float> gradients,
+                                           std::span<float> parameters) {
+  sgd_.Apply(gradients, parameters);
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep
