@@ -3,8 +3,11 @@
 // order. Each call is checked: sequence number, operation, dtype, count and algorithm travel with
 // the data. A mismatch or a missing rank is an error on every rank within limits.sync_timeout_ms,
 // naming all missing ranks and both sides of a mismatch (InvalidArgument: mismatch;
-// DeadlineExceeded: late; Unavailable: lost). No rank receives a result then, the group is dead,
-// and each later call fails with the first error. Threads: one object, one thread at a time.
+// DeadlineExceeded: late; Unavailable: lost). No rank receives a result then (the data are
+// unspecified), the group is dead, and each later call returns the first error at once.
+// A rank returns only when every rank has made the same call. If one is lost after that, a rank
+// that is through already has its result, the right one, and fails in its next call. Threads: one
+// object, one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +33,8 @@ class Communicator {
 
   // data[i] = sum over ranks, the same bits on every rank. `count` elements; 0 is allowed.
   virtual absl::Status AllReduce(void* data, int64_t count, Dtype dtype, ReduceOp op) = 0;
-  // Every rank ends with root's `count` elements.
+  // Every rank ends with root's `count` elements. A ring of empty messages closes the call, so that
+  // root too returns only when every rank has made it.
   virtual absl::Status Broadcast(void* data, int64_t count, Dtype dtype, int root) = 0;
 
   // All bytes of all calls so far, headers included, failure reports excluded.

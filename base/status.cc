@@ -2,9 +2,17 @@
 
 #include <cerrno>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace lockstep {
+namespace {
+
+constexpr char kBlamedUrl[] = "lockstep/blamed";
+
+}  // namespace
 
 absl::Status Annotate(const absl::Status& status, const std::string& context) {
   if (status.ok()) return status;
@@ -13,6 +21,18 @@ absl::Status Annotate(const absl::Status& status, const std::string& context) {
     annotated.SetPayload(url, payload);
   });
   return annotated;
+}
+
+absl::Status Blame(const absl::Status& status, const std::vector<std::string>& members) {
+  absl::Status blaming = status;
+  if (!status.ok()) blaming.SetPayload(kBlamedUrl, absl::Cord(absl::StrJoin(members, ",")));
+  return blaming;
+}
+
+std::vector<std::string> BlamedBy(const absl::Status& status) {
+  const absl::optional<absl::Cord> payload = status.GetPayload(kBlamedUrl);
+  if (!payload.has_value()) return {};
+  return absl::StrSplit(std::string(*payload), ',', absl::SkipEmpty());
 }
 
 absl::Status ErrnoStatus(int error, const std::string& what) {

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,6 +14,13 @@ namespace lockstep {
 
 // Puts `context` before the message of a failure: "context: message". OK stays OK.
 absl::Status Annotate(const absl::Status& status, const std::string& context);
+
+// A failure that somebody else caused carries who, e.g. {"worker 2"}, through all layers, so that
+// the summary can name the one that is missing and not the one that noticed. Replaces earlier
+// names.
+absl::Status Blame(const absl::Status& status, const std::vector<std::string>& members);
+// Empty when nobody is blamed.
+std::vector<std::string> BlamedBy(const absl::Status& status);
 
 // The message of errno `error` after `what`, as the status code that fits it.
 absl::Status ErrnoStatus(int error, const std::string& what);

@@ -2,21 +2,21 @@
 // reports.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "allreduce/transport/tcp.h"
 #include "base/abort.h"
 #include "base/clock.h"
 #include "base/exit_code.h"
+#include "base/heap.h"
 #include "base/member/limits_proto.h"
 #include "base/member/member.h"
-#include "base/member/record_writer.h"
+#include "base/member/process.h"
 #include "base/member/signals.h"
-#include "base/numeric/isa.h"
 #include "base/socket.h"
 #include "base/status.h"
 #include "worker/trainer.h"
@@ -31,24 +31,6 @@ struct Arguments {
   std::string listen = "127.0.0.1";
   std::string token;
 };
-
-Started DescribeSelf(const Arguments& arguments, const RunConfig& run, const MemberInfo& self) {
-  Started started;
-  started.set_role("worker");
-  started.set_index(arguments.rank);
-  started.set_pid(getpid());
-  started.set_host(self.host());
-  started.set_build(BuildId());
-  started.set_variant(run.variant().name());
-  started.set_block(run.block());
-  started.set_seed(run.seed());
-  started.set_world_size(run.world_size());
-  started.set_servers(run.servers());
-  started.set_threads(1);
-  started.set_isa(NameOf(BestIsa()));
-  started.set_congestion_control(TcpCongestionControl());
-  return started;
-}
 
 // From joining to the coordinator's stop. `member` is set once the worker has joined.
 absl::Status Work(const Arguments& arguments, Abort* abort, std::unique_ptr<Member>* member,
@@ -70,7 +52,8 @@ absl::Status Work(const Arguments& arguments, Abort* abort, std::unique_ptr<Memb
                          .limits = LimitsFrom(start.run().experiment().limits()),
                          .clock = &clock,
                          .abort = abort};
-  context.started = DescribeSelf(arguments, start.run(), start.member(arguments.rank));
+  context.started = DescribeProcess("worker", arguments.rank, start.run());
+  context.started.set_congestion_control(TcpCongestionControl());
   ASSIGN_OR_RETURN(*trainer, Trainer::Create(start, std::move(context)));
   RETURN_IF_ERROR((*member)->Connected());
   RETURN_IF_ERROR((*trainer)->Train(member->get()));
@@ -85,15 +68,15 @@ int Run(const Arguments& arguments) {
   const absl::Status status = Work(arguments, &abort, &member, &trainer);
   const int64_t step = trainer == nullptr ? 0 : trainer->step();
   if (trainer != nullptr) trainer->RecordEnd(status);
-  if (status.ok()) return kExitOk;
-  absl::FPrintF(stderr, "worker %d, after step %d: %s\n", arguments.rank, step, status.ToString());
-  // What the coordinator itself ordered needs no report.
-  if (member != nullptr && abort.status().ok()) member->Fail(status, step + 1);
-  constexpr int kSignalBase = 128;
-  return signals.received() != 0 ? kSignalBase + signals.received() : ExitCodeFor(status);
+  return Leave({.name = absl::StrCat("worker ", arguments.rank),
+                .status = status,
+                .step = step,
+                .member = member.get()},
+               abort, signals);
 }
 
 int Main(int argc, char** argv) {
+  KeepFreedMemory();
   Arguments arguments;
   CLI::App app("One worker of a Lockstep run. `lockstep compare` starts them; by hand:", "worker");
   app.footer("Example:\n  worker --coordinator 10.0.0.1:7000 --rank 2 --listen 10.0.0.3");
@@ -104,11 +87,22 @@ int Main(int argc, char** argv) {
   app.add_option("--listen", arguments.listen,
                  "address that the other members reach this worker at");
   app.add_option("--token", arguments.token, "the run's shared secret")->envname("LOCKSTEP_TOKEN");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+  }
   return Run(arguments);
 }
 
 }  // namespace
 }  // namespace lockstep
 
-int main(int argc, char** argv) { return lockstep::Main(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return lockstep::Main(argc, argv);
+  } catch (const std::exception& error) {  // CLI11 and the standard library may throw; we don't
+    std::fprintf(stderr, "worker: %s\n", error.what());
+    return lockstep::kExitInternal;
+  }
+}

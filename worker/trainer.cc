@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/member/process.h"
 #include "base/status.h"
 #include "worker/bucket/bucket.h"
 #include "worker/data/dataset.h"
@@ -32,15 +33,6 @@ class Stopwatch {
   int64_t since_ns_ = 0;
   int64_t total_ns_ = 0;
 };
-
-TrafficCount CountOf(const Traffic& traffic) {
-  TrafficCount count;
-  count.set_sent_bytes(traffic.sent_bytes);
-  count.set_received_bytes(traffic.received_bytes);
-  count.set_sent_messages(traffic.sent_messages);
-  count.set_received_messages(traffic.received_messages);
-  return count;
-}
 
 class StepTrainer final : public Trainer {
  public:

@@ -73,7 +73,7 @@ class Explanation {
     if (!lost_.empty()) parts.push_back(absl::StrCat("lost: ", RankList(lost_)));
     if (!missing_.empty()) parts.push_back(absl::StrCat("missing: ", RankList(missing_)));
     if (!differ_ && lost_.empty() && cause_ != nullptr && !absl::IsDeadlineExceeded(*cause_)) {
-      parts.push_back(std::string(cause_->message()));
+      parts.push_back(absl::StrCat(cause_->message()));
     }
     if (parts.empty()) {
       parts.push_back(

@@ -21,10 +21,7 @@
 namespace lockstep {
 namespace {
 
-std::string HostName() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
+constexpr int64_t kAbortPollMs = 20;
 
 class StreamMember final : public Member {
  public:
@@ -106,6 +103,7 @@ class StreamMember final : public Member {
     failed->set_consequence(status.code() == absl::StatusCode::kUnavailable ||
                             status.code() == absl::StatusCode::kDeadlineExceeded ||
                             status.code() == absl::StatusCode::kAborted);
+    for (const std::string& member : BlamedBy(status)) failed->add_blamed(member);
     Send(event);
     MutexLock lock(&mu_);
     mu_.AwaitFor([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return stopped_ || ended_; },
@@ -113,13 +111,17 @@ class StreamMember final : public Member {
   }
 
  private:
+  // Looks at the abort every kAbortPollMs: a lock can't be polled together with it.
   template <typename Condition>
   absl::Status Await(const Condition& condition, int64_t timeout_ms, const std::string& what) {
+    const int64_t deadline_ns = clock_.NowNs() + timeout_ms * kNsPerMs;
     MutexLock lock(&mu_);
     const auto over = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
       return condition() || ended_ || !failure_.ok();
     };
-    if (!mu_.AwaitFor(over, timeout_ms)) {
+    while (!mu_.AwaitFor(over, kAbortPollMs)) {
+      RETURN_IF_ERROR(abort_->status());
+      if (clock_.NowNs() < deadline_ns) continue;
       return absl::DeadlineExceededError(
           absl::StrCat(what, ": nothing within ", timeout_ms, " ms"));
     }
@@ -230,6 +232,11 @@ class StreamMember final : public Member {
 };
 
 }  // namespace
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
 
 std::string BuildId() { return LOCKSTEP_BUILD_ID; }
 

@@ -22,6 +22,7 @@ inline constexpr int32_t kProtocol = 1;
 std::string BuildId();
 // The same, in parts: version, commit, build type.
 ToolInfo DescribeTool();
+std::string HostName();
 
 struct MemberOptions {
   std::string coordinator;  // host:port

@@ -1,6 +1,6 @@
-// claims.h: what a run file shows, sentence by sentence, each behind its own guard. The verdict
-// puts them together. Bytes, replica state and loss stand on any host; speed does not (DESIGN.md
-// section 8). A claim whose guard fails is the empty string. Pure.
+// claims.h: what a run file shows, sentence by sentence, each behind its own guard; the verdict
+// puts them together. Bytes, replica state and loss stand on any host; speed does not.
+// A claim whose guard fails is the empty string. Pure.
 #pragma once
 
 #include <string>

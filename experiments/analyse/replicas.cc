@@ -24,16 +24,17 @@ struct ProbeRow {
   bool whole() const {
     return std::all_of(rank.begin(), rank.end(), [](const Probed* p) { return p != nullptr; });
   }
-  // True when two ranks that are here differ.
-  bool differs() const {
+  // True when two ranks that are here differ, in the parameters or in optimizer state.
+  bool differs() const { return parameters_differ() || Differ(&Probed::optimizer_hash); }
+  bool parameters_differ() const { return Differ(&Probed::parameters_hash); }
+
+ private:
+  bool Differ(const std::string& (Probed::*hash)() const) const {
     const Probed* first = nullptr;
     for (const Probed* probed : rank) {
       if (probed == nullptr) continue;
       if (first == nullptr) first = probed;
-      if (probed->parameters_hash() != first->parameters_hash() ||
-          probed->optimizer_hash() != first->optimizer_hash()) {
-        return true;
-      }
+      if ((probed->*hash)() != (first->*hash)()) return true;
     }
     return false;
   }
@@ -64,6 +65,8 @@ std::optional<int64_t> FirstDifference(const std::vector<ProbeRow>& rows) {
 
 absl::StatusOr<double> DistanceAt(const RunRecord& run, const ProbeRow& row,
                                   const SnapshotReader& snapshots) {
+  if (row.rank.size() < 2) return absl::NotFoundError("one worker has nobody to be compared with");
+  if (row.whole() && !row.parameters_differ()) return 0.0;  // equal bits need no copies
   if (!snapshots) return absl::NotFoundError("parameter copies were not kept");
   std::vector<std::vector<float>> copies;
   for (size_t rank = 0; rank < row.rank.size(); ++rank) {

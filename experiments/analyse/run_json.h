@@ -1,8 +1,8 @@
-// run_json.h: run.json, schema lockstep.run/1: RunFile as JSON with the field names of
-// record.proto. A field is absent when nothing measures it, null with <field>_reason when measuring
-// failed; unknown fields are ignored on reading, another schema is refused. There is no NaN and no
-// infinity in it. Errors: InvalidArgument names the field that is not finite, or says what is wrong
-// with a file; file errors as errno. Threads: any.
+// run_json.h: run.json, schema lockstep.run/1: RunFile as JSON with the names of record.proto.
+// A field is absent when nothing measures it, null with <field>_reason when measuring failed;
+// unknown fields are ignored on reading, another schema is refused. No NaN and no infinity.
+// Errors: InvalidArgument names the field that is not finite, or says what is wrong with a file;
+// file errors as errno. Threads: any.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // speed.h: which variant is faster, as far as the blocks can tell.
 // Blocks that every variant finished are paired; every pair of variants is tested by a paired
-// t-interval on log ratios of samples/s, Holm over all pairs (all, because the best is chosen after
-// looking). The claim is about the two fastest. Pure.
+// t-interval on log ratios of samples/s, Holm over all pairs: all, because the best is chosen
+// after looking. The claim is about the two fastest. Pure.
 #pragma once
 
 #include <vector>

@@ -1,7 +1,7 @@
-// terminal.h: what the terminal shows after a run: verdict, table of 8 columns, report, what to try
-// next. Lines are at most 80 characters of plain ASCII, except that a path is never broken, so that
-// it can be copied. Anything else in a name or message becomes '?', so no escape sequence reaches
-// the terminal. Pure.
+// terminal.h: what the terminal shows after a run: verdict, table of 8 columns, report, what to
+// try next. Lines are at most 80 characters of plain ASCII; anything else in a name or message
+// becomes '?'. Only a path may be longer and hold other letters, so that it can be copied.
+// Control characters never get through, so no escape sequence reaches the terminal. Pure.
 #pragma once
 
 #include <string>

@@ -25,6 +25,11 @@ struct Rule {
   Text (*text)(const Evidence& evidence);
 };
 
+std::string Capitalised(std::string text) {
+  if (!text.empty()) text[0] = absl::ascii_toupper(static_cast<unsigned char>(text[0]));
+  return text;
+}
+
 std::string Sentences(const std::vector<std::string>& parts) {
   std::string text;
   for (const std::string& part : parts) {
@@ -36,8 +41,7 @@ std::string Sentences(const std::vector<std::string>& parts) {
   return text;
 }
 
-// ------------------------------------------------------------------------------------- stopped,
-// aborted
+// ---------------------------------------------------------------------------- stopped, aborted
 const FailureInfo* FirstCause(const RunFile& run) {
   for (const FailureInfo& failure : run.failures()) {
     if (!failure.consequence()) return &failure;
@@ -90,8 +94,7 @@ Text AbortedText(const Evidence& evidence) {
       .why = {cause == nullptr ? "" : cause->message(), absl::StrJoin(HeldClaims(evidence), "; ")}};
 }
 
-// --------------------------------------------------------------------------------------- broken
-// promises
+// ----------------------------------------------------------------------------- broken promises
 const VariantResult* EarliestDifference(const Evidence& evidence) {
   const VariantResult* earliest = nullptr;
   for (const VariantResult& variant : evidence.run.runs()) {
@@ -140,14 +143,21 @@ Text RepeatsDifferText(const Evidence& evidence) {
                   absl::StrJoin(HeldClaims(evidence), "; ")}};
 }
 
-// ---------------------------------------------------------------------------------------- speed
-// withheld
+// ------------------------------------------------------------------------------ speed withheld
 bool CanCompare(const Evidence& evidence) { return evidence.compared.size() >= 2; }
 
+// The most telling claims and the reason; the rest of what holds follows below the headline.
 Text Withheld(const Evidence& evidence, const std::string& reason) {
-  std::vector<std::string> parts = HeldClaims(evidence);
-  parts.push_back(reason);
-  return {.head = absl::StrJoin(parts, "; "), .why = {FormulaClaim(evidence), HashClaim(evidence)}};
+  constexpr size_t kClaimsInHead = 2;  // a headline of three lines is read, one of six is not
+  std::vector<std::string> head = HeldClaims(evidence);
+  std::vector<std::string> rest;
+  while (head.size() > kClaimsInHead) {
+    rest.insert(rest.begin(), Capitalised(head.back()));
+    head.pop_back();
+  }
+  head.push_back(reason);
+  rest.insert(rest.end(), {FormulaClaim(evidence), HashClaim(evidence)});
+  return {.head = absl::StrJoin(head, "; "), .why = rest};
 }
 
 bool IsCpuBound(const Evidence& evidence) {
@@ -177,8 +187,7 @@ Text TooFewBlocksText(const Evidence& evidence) {
   return text;
 }
 
-// ------------------------------------------------------------------------------------------ speed
-// claims
+// -------------------------------------------------------------------------------- speed claims
 std::string AtWorkers(const Evidence& evidence) {
   return absl::StrCat(" at ", Counted(evidence.speed.first->workers(), "worker"));
 }
@@ -238,11 +247,7 @@ bool Always(const Evidence& evidence) {
   return true;
 }
 
-Text NeutralText(const Evidence& evidence) {
-  return {
-      .head = absl::StrCat(absl::StrJoin(HeldClaims(evidence), "; "), "; nothing to compare with"),
-      .why = {FormulaClaim(evidence), HashClaim(evidence)}};
-}
+Text NeutralText(const Evidence& evidence) { return Withheld(evidence, "nothing to compare with"); }
 
 constexpr std::array<Rule, 10> kRules = {{
     {kRuleStopped, IsStopped, StoppedText},

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -89,4 +90,11 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace lockstep
 
-int main(int argc, char** argv) { return lockstep::Main(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return lockstep::Main(argc, argv);
+  } catch (const std::exception& error) {  // CLI11 and the standard library may throw; we don't
+    std::fprintf(stderr, "lockstep: %s\n", error.what());
+    return lockstep::kExitInternal;
+  }
+}

@@ -82,23 +82,23 @@ void Results::Add(const RunConfig& config, const RunOutcome& outcome) {
 
 void Results::AddFailures(const RunConfig& config, const RunOutcome& outcome,
                           const RunRecord& record) {
-  const auto add = [&](const std::string& member, int64_t step, const std::string& message,
-                       bool consequence) {
-    FailureInfo failure;
-    failure.set_member(member);
-    failure.set_step(static_cast<double>(step));
-    failure.set_message(message);
-    failure.set_consequence(consequence);
-    failure.set_variant(config.variant().name());
-    failure.set_block(config.block() + 1);
-    failures_.push_back(failure);
-  };
   if (outcome.status.ok() || outcome.status.code() == absl::StatusCode::kCancelled) return;
+  FailureInfo info;
+  info.set_variant(config.variant().name());
+  info.set_block(config.block() + 1);
   for (const Failure& failure : outcome.failures) {
-    add(failure.member.ToString(), std::max(failure.step, StepInRecord(record, failure.member)),
-        std::string(failure.status.message()), failure.consequence);
+    const int64_t step = std::max(failure.step, StepInRecord(record, failure.member));
+    info.set_member(failure.member.ToString());
+    info.set_step(static_cast<double>(step));
+    info.set_message(std::string(failure.status.message()));
+    info.set_consequence(failure.consequence);
+    info.set_lost(failure.lost);
+    failures_.push_back(info);
   }
-  if (outcome.failures.empty()) add("coordinator", 0, std::string(outcome.status.message()), false);
+  if (!outcome.failures.empty()) return;
+  info.set_member("coordinator");
+  info.set_message(std::string(outcome.status.message()));
+  failures_.push_back(info);
 }
 
 absl::StatusOr<RunFile> Results::Write(const RunContext& context) {

@@ -25,10 +25,6 @@ Effect Line(std::string line) {
 
 }  // namespace
 
-std::string MemberId::ToString() const {
-  return absl::StrCat(role == WORKER ? "worker " : "server ", index);
-}
-
 Membership::Membership(MembershipConfig config, int64_t now_ns)
     : config_(std::move(config)),
       phase_since_ns_(now_ns),
@@ -68,7 +64,8 @@ std::vector<Effect> Membership::OnEvent(int64_t session, const MemberEvent& even
             .status = absl::Status(static_cast<absl::StatusCode>(event.failed().code()),
                                    event.failed().message()),
             .step = event.failed().step(),
-            .consequence = event.failed().consequence()},
+            .consequence = event.failed().consequence(),
+            .blamed = {event.failed().blamed().begin(), event.failed().blamed().end()}},
            now_ns);
       break;
     default:
@@ -164,7 +161,7 @@ std::vector<Effect> Membership::OnClosed(int64_t session, int64_t now_ns) {
   Fail({.member = member->first,
         .status = absl::UnavailableError("was lost: its connection to the coordinator broke"),
         .step = member->second.step + 1,
-        .consequence = false},
+        .lost = true},
        now_ns);
   return {};
 }
@@ -187,7 +184,7 @@ std::vector<Effect> Membership::OnExit(const MemberId& member, bool clean, const
   }
   const int64_t step = joined == members_.end() ? 0 : joined->second.step + 1;
   if (joined != members_.end()) joined->second.gone = true;
-  Fail({.member = member, .status = status, .step = step, .consequence = false}, now_ns);
+  Fail({.member = member, .status = status, .step = step, .lost = true}, now_ns);
   return {};
 }
 
@@ -235,9 +232,7 @@ void Membership::CheckDeadlines(int64_t now_ns, std::vector<Effect>* effects) {
                                                   " ms: ", Missing(&MemberState::connected))),
          effects);
   } else if (phase_ == Phase::kFailing && elapsed_ms >= kSettleMs) {
-    std::stable_sort(failures_.begin(), failures_.end(), [](const Failure& a, const Failure& b) {
-      return a.consequence < b.consequence;
-    });
+    PutFirstCauseFirst(Declared(), &failures_);
     const Failure& first = failures_.front();
     Stop(absl::Status(first.status.code(), absl::StrCat(first.member.ToString(), ", step ",
                                                         first.step, ": ", first.status.message())),
@@ -254,7 +249,7 @@ void Membership::CheckLeases(int64_t now_ns) {
           .status = absl::UnavailableError(absl::StrCat(
               "was lost: silent for ", silence_ms, " ms (lease_ms ", config_.limits.lease_ms, ")")),
           .step = state.step + 1,
-          .consequence = false},
+          .lost = true},
          now_ns);
   }
 }

@@ -12,16 +12,10 @@
 
 #include "absl/status/status.h"
 #include "base/limits.h"
+#include "experiments/coordinator/first_cause.h"
 #include "proto/coordinator.pb.h"
 
 namespace lockstep {
-
-struct MemberId {
-  Role role = WORKER;
-  int index = 0;
-  friend auto operator<=>(const MemberId&, const MemberId&) = default;
-  std::string ToString() const;  // "worker 2"
-};
 
 struct MembershipConfig {
   RunConfig run;
@@ -29,13 +23,6 @@ struct MembershipConfig {
   std::string build;
   std::string token;
   int64_t epoch = 1;
-};
-
-struct Failure {
-  MemberId member;
-  absl::Status status;
-  int64_t step = 0;
-  bool consequence = false;
 };
 
 // What the caller has to do.

@@ -26,7 +26,7 @@ struct ByteLine {
 };
 
 std::string CountText(const VariantResult& result, double bytes) {
-  return HasSteps(result) ? FormatCount(bytes) : kNotMeasured;
+  return result.has_bytes() ? FormatCount(bytes) : kNotMeasured;
 }
 
 std::vector<ByteLine> ByteLines(const VariantResult& result) {
@@ -53,7 +53,7 @@ std::vector<ByteLine> ByteLines(const VariantResult& result) {
 }
 
 std::string DifferenceText(const VariantResult& result, const ByteLine& line) {
-  if (!HasSteps(result)) return kNotMeasured;
+  if (!result.has_bytes()) return kNotMeasured;
   if (line.formula > 0) return FormatSignedShare(line.worst / line.formula - 1);
   return line.worst == 0 ? FormatSignedShare(0) : kNotMeasured;
 }
@@ -89,8 +89,19 @@ std::string DistanceText(const ReplicaResult& replicas) {
     const double share = replicas.max_rel().number_value();
     return share == 0 ? "exactly 0" : FormatShare(share);
   }
-  if (replicas.max_rel_reason().empty()) return kNotMeasured;
-  return absl::StrCat(kNotMeasured, " ", replicas.max_rel_reason());
+  return kNotMeasured;
+}
+
+// A reason is a sentence, too long for a cell.
+std::string DistanceNotes(const PageView& view) {
+  std::string out;
+  for (const PageRow& row : view.rows) {
+    const std::string& reason = row.result->replicas().max_rel_reason();
+    if (reason.empty()) continue;
+    absl::StrAppend(&out, "<p class=\"note\">", Escape(row.result->label()),
+                    ": distance not measured, ", Escape(reason), ".</p>\n");
+  }
+  return out;
 }
 
 std::string RepeatsHtml(const VariantResult& result, int blocks) {
@@ -216,8 +227,8 @@ std::string ReplicasHtml(const PageView& view) {
       "bits. Distance: the largest difference between two workers, as a share of the largest "
       "parameter, at the last probe.</p>\n";
   const std::vector<Column> columns = {
-      {"Synchronisation"},      {"Replicas"},      {"First differing step", "num"},
-      {"Distance", "num wrap"}, {"Probes", "num"}, {"Final parameters", "num"},
+      {"Synchronisation"},     {"Replicas"},      {"First differing step", "num"},
+      {"Distance", "num"},     {"Probes", "num"}, {"Final parameters", "num"},
       {"Repeated runs", "num"}};
   absl::StrAppend(&out, TableOpen("replicas", "replicas-title", columns));
   for (const PageRow& row : view.rows) {
@@ -226,13 +237,13 @@ std::string ReplicasHtml(const PageView& view) {
                                   ? FormatCount(replicas.first_diff_step())
                                   : (replicas.state() == "identical" ? "none" : kNotMeasured);
     absl::StrAppend(&out, RowOpen(row), Cell(columns[1], StateHtml(replicas)),
-                    Cell(columns[2], first), Cell(columns[3], Escape(DistanceText(replicas))),
+                    Cell(columns[2], first), Cell(columns[3], DistanceText(replicas)),
                     Cell(columns[4], FormatCount(replicas.probes_size())));
     absl::StrAppend(&out, Cell(columns[5], HashHtml(row.result->final_hash())),
                     Cell(columns[6], RepeatsHtml(*row.result, view.run->experiment().blocks())),
                     RowClose());
   }
-  absl::StrAppend(&out, TableClose(), "</section>\n");
+  absl::StrAppend(&out, TableClose(), DistanceNotes(view), "</section>\n");
   return out;
 }
 

@@ -13,11 +13,6 @@ std::string ClassAttribute(std::string_view style) {
 
 }  // namespace
 
-bool HasSteps(const VariantResult& result) {
-  return result.samples_per_s().n() > 0 || result.step_us().p50() > 0 ||
-         result.bytes().tx_per_worker_step() > 0;
-}
-
 std::string TableOpen(std::string_view id, std::string_view labelled_by,
                       const std::vector<Column>& columns) {
   std::string out =

@@ -20,9 +20,6 @@ struct PageRow {
   Series series;
 };
 
-// Whether a step of it was finished: without one, its zeros are no measurements.
-bool HasSteps(const VariantResult& result);
-
 struct Column {
   std::string label;       // head of the column, and before the value on a phone
   std::string style = {};  // "num": numbers, set to the right

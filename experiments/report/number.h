@@ -1,8 +1,8 @@
-// number.h: the one place where a number of a run file becomes text, so that the same value reads
-// the same in the verdict, the table and the chart (the chart takes its texts from the table).
-// Number and unit are joined by a no-break space. Units: bytes in SI (1 MB = 10^6), times in
-// microseconds in, milliseconds out, shares 0..1 in, % out. A value that is not finite reads
-// kNotMeasured. Pure.
+// number.h: the one place where a number of a run file becomes text of the page, so that it reads
+// the same in the table and in the chart (which takes its texts from the table) and rounds as in
+// the verdict (analyse/format.h). Number and unit are joined by a no-break space. Units: bytes in
+// SI (1 MB = 10^6), times in microseconds in, milliseconds out, shares 0..1 in, % out. A value that
+// is not finite reads kNotMeasured. Pure.
 #pragma once
 
 #include <string>
@@ -17,9 +17,9 @@ std::string FormatCount(double value);
 std::string FormatValue(double value);
 // 432000 -> "432".
 std::string FormatMilliseconds(double microseconds);
-// 510012 -> "510 kB".
+// 510012 -> "0.510 MB"; below 1,000 -> "340 B".
 std::string FormatBytes(double bytes);
-// 0.0213 -> "2.13 %".
+// Two significant digits: 0.0213 -> "2.1 %".
 std::string FormatShare(double share);
 // 0.0024 -> "+0.24 %"; a true minus sign, "0 %" for none.
 std::string FormatSignedShare(double share);

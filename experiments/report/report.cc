@@ -2,13 +2,13 @@
 
 #include <google/protobuf/util/json_util.h>
 
-#include <cerrno>
 #include <cstdint>
-#include <cstdio>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "experiments/analyse/atomic_file.h"
+#include "experiments/analyse/run_json.h"
 #include "experiments/report/html.h"
 #include "experiments/report/number.h"
 #include "experiments/report/sections.h"
@@ -22,8 +22,6 @@ extern const uint64_t lockstep_report_template_bytes;
 namespace lockstep {
 namespace {
 
-constexpr char kSchema[] = "lockstep.run/1";
-
 // Ids go into file names and selectors, labels are for people.
 bool IsId(const std::string& id) {
   return !id.empty() &&
@@ -31,8 +29,8 @@ bool IsId(const std::string& id) {
 }
 
 absl::Status CheckRunFile(const RunFile& run) {
-  if (run.schema() != kSchema) {
-    return absl::InvalidArgumentError(absl::StrCat("report: this program reads ", kSchema,
+  if (run.schema() != kRunSchema) {
+    return absl::InvalidArgumentError(absl::StrCat("report: this program reads ", kRunSchema,
                                                    ", the run file says \"", run.schema(),
                                                    "\"; use the lockstep that wrote it"));
   }
@@ -56,16 +54,6 @@ absl::StatusOr<std::string> RunFileJson(const RunFile& run) {
         absl::StrCat("report: run file as JSON: ", status.message().ToString()));
   }
   return json;
-}
-
-absl::Status WriteFile(const std::string& path, const std::string& content) {
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  if (file == nullptr) return ErrnoStatus(errno, absl::StrCat("report: create ", path));
-  const bool written = std::fwrite(content.data(), 1, content.size(), file) == content.size();
-  int error = written ? 0 : errno;
-  if (std::fclose(file) != 0 && error == 0) error = errno;
-  if (error != 0) return ErrnoStatus(error, absl::StrCat("report: write ", path));
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -95,13 +83,7 @@ absl::StatusOr<std::string> RenderReport(const RunFile& run) {
 
 absl::Status WriteReport(const std::string& path, const RunFile& run) {
   ASSIGN_OR_RETURN(const std::string html, RenderReport(run));
-  const std::string partial = absl::StrCat(path, ".tmp");
-  absl::Status status = WriteFile(partial, html);
-  if (status.ok() && std::rename(partial.c_str(), path.c_str()) != 0) {
-    status = ErrnoStatus(errno, absl::StrCat("report: rename ", partial, " to ", path));
-  }
-  if (!status.ok()) std::remove(partial.c_str());
-  return status;
+  return Annotate(WriteFileAtomically(path, html), "report");
 }
 
 }  // namespace lockstep

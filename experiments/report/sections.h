@@ -14,8 +14,7 @@ namespace lockstep {
 // The run file in the order of the page. `run` must outlive it.
 struct PageView {
   const RunFile* run = nullptr;
-  std::vector<PageRow>
-      rows;  // ranked before controls; fastest first where the host allows the claim
+  std::vector<PageRow> rows;  // ranked before controls; fastest first where the verdict decided it
 };
 PageView MakeView(const RunFile& run);
 

@@ -34,7 +34,7 @@ std::string BarCell(const VariantResult& result, double largest) {
 }
 
 std::string BytesCell(const VariantResult& result) {
-  return HasSteps(result) ? FormatBytes(result.bytes().tx_per_worker_step()) : kNotMeasured;
+  return result.has_bytes() ? FormatBytes(result.bytes().tx_per_worker_step()) : kNotMeasured;
 }
 
 std::string StepCell(const Quantiles& step) {
@@ -81,6 +81,18 @@ std::string Subtitle(const RunFile& run) {
                     experiment.blocks() == 1 ? "" : Plural(experiment.blocks(), "block"));
   }
   absl::StrAppend(&out, ", ", TimeBaseText(run), ".");
+  return out;
+}
+
+// Why a final loss is missing: a training that blew up is a result.
+std::string LossNotes(const PageView& view) {
+  std::string out;
+  for (const PageRow& row : view.rows) {
+    const std::string& reason = row.result->loss().final_reason();
+    if (reason.empty()) continue;
+    absl::StrAppend(&out, "<p class=\"note\">", Escape(row.result->label()), ": no final loss, ",
+                    Escape(reason), ".</p>\n");
+  }
   return out;
 }
 
@@ -131,16 +143,16 @@ std::string TableHtml(const PageView& view) {
   const double largest = LargestMedian(view);
   for (const PageRow& row : view.rows) {
     const VariantResult& result = *row.result;
-    const bool trained = result.loss().step_size() > 0;
     absl::StrAppend(
         &out, RowOpen(row), Cell(columns[1], ThroughputCell(result)),
         Cell(columns[2], BarCell(result, largest)), Cell(columns[3], StepCell(result.step_us())),
         Cell(columns[4], BytesCell(result)), Cell(columns[5], BusiestCell(result.busiest())));
     absl::StrAppend(&out,
-                    Cell(columns[6], trained ? FormatValue(result.loss().final()) : kNotMeasured),
+                    Cell(columns[6], result.loss().has_final() ? FormatValue(result.loss().final())
+                                                               : kNotMeasured),
                     Cell(columns[7], ReplicasCell(result.replicas())), RowClose());
   }
-  absl::StrAppend(&out, TableClose(), HostNote(*view.run));
+  absl::StrAppend(&out, TableClose(), LossNotes(view), HostNote(*view.run));
   if (HasControl(view)) {
     absl::StrAppend(
         &out,
@@ -158,6 +170,7 @@ std::string ChartHtml(const PageView& view) {
       "id=\"throughput-title\">Throughput</h2>\n"
       "<p class=\"sub\">Samples per second of all workers together, ",
       Escape(TimeBaseText(*view.run)),
+      view.run->host().cpu_bound() ? "; the processors of this host were the limit" : "",
       ". Mark: median. Brackets: its interval. Ticks below: one per block.</p>\n"
       "<figure id=\"throughput\"></figure>\n"
       "<noscript><p class=\"note\">The picture needs JavaScript; its numbers are "

@@ -2,12 +2,15 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "experiments/analyse/verdict.h"
 #include "experiments/report/html.h"
 #include "experiments/report/number.h"
 #include "experiments/report/sections.h"
 
 namespace lockstep {
 namespace {
+
+constexpr size_t kLongHeadlineBytes = 90;  // set smaller, or it would fill a phone
 
 std::string FactsHtml(const VerdictInfo& verdict) {
   if (verdict.facts().empty()) return "";
@@ -20,13 +23,13 @@ std::string FactsHtml(const VerdictInfo& verdict) {
   return out;
 }
 
-// "ring, block 2, step 31": where it happened, as far as known.
+// "ring, block 2, step 31": where it happened, as far as known. Steps count from 1.
 std::string Place(const FailureInfo& failure) {
   std::string out;
   if (!failure.variant().empty()) absl::StrAppend(&out, failure.variant(), ", ");
   if (failure.block() > 0) absl::StrAppend(&out, "block ", failure.block(), ", ");
-  absl::StrAppend(&out, "step ", FormatCount(failure.step()));
-  return out;
+  if (failure.step() <= 0) return absl::StrCat(out, "before the first step");
+  return absl::StrCat(out, "step ", FormatCount(failure.step()));
 }
 
 std::string FailuresHtml(const RunFile& run) {
@@ -36,7 +39,9 @@ std::string FailuresHtml(const RunFile& run) {
       "<h2 id=\"failures-title\">What went wrong</h2>\n<ol>\n";
   for (const FailureInfo& failure : run.failures()) {
     absl::StrAppend(&out, failure.consequence() ? "<li class=\"consequence\"><b>" : "<li><b>",
-                    Escape(failure.member()), "</b> ", Quiet(Place(failure)),
+                    Escape(failure.member()), "</b> ",
+                    failure.consequence() ? "stopped " : (failure.lost() ? "was lost " : "failed "),
+                    Quiet(Place(failure)),
                     failure.consequence() ? " <span class=\"tag\">consequence</span>" : "", "<br>",
                     Escape(failure.message()), "</li>\n");
   }
@@ -52,8 +57,8 @@ PageView MakeView(const RunFile& run) {
   for (int i = 0; i < run.runs_size(); ++i) {
     view.rows.push_back({&run.runs(i), i, series[static_cast<size_t>(i)]});
   }
-  // Fastest first is a claim about speed; a host without a spare processor can't carry it.
-  const bool by_speed = !run.host().cpu_bound();
+  // Fastest first is a claim about speed: only where the verdict makes it, as in the terminal.
+  const bool by_speed = run.verdict().rule() == kRuleFaster;
   std::stable_sort(
       view.rows.begin(), view.rows.end(), [by_speed](const PageRow& a, const PageRow& b) {
         if (a.result->ranked() != b.result->ranked()) return a.result->ranked();
@@ -66,8 +71,7 @@ std::string Headline(const RunFile& run) {
   if (!run.verdict().head().empty()) return run.verdict().head();
   if (run.state() == "failed") {
     if (run.failures().empty()) return "The run failed: partial results";
-    return absl::StrCat("The run failed: ", run.failures(0).member(), " at step ",
-                        FormatCount(run.failures(0).step()));
+    return absl::StrCat("The run failed: ", run.failures(0).member(), ", ", Place(run.failures(0)));
   }
   if (run.state() == "aborted") return "The run was stopped early: partial results";
   if (run.experiment().name().empty()) return "Results without a verdict";
@@ -90,7 +94,9 @@ std::string HeadHtml(const PageView& view) {
     absl::StrAppend(&out, "<p class=\"state\"><span class=\"tag bad\">",
                     Escape(run.state().empty() ? "state unknown" : run.state()), "</span></p>\n");
   }
-  absl::StrAppend(&out, "<h1>", Escape(Headline(run)), "</h1>\n");
+  const std::string headline = Headline(run);
+  const bool is_long = headline.size() > kLongHeadlineBytes;
+  absl::StrAppend(&out, is_long ? "<h1 class=\"long\">" : "<h1>", Escape(headline), "</h1>\n");
   if (!verdict.why().empty()) {
     absl::StrAppend(&out, "<p class=\"lead\">", Escape(verdict.why()), "</p>\n");
   }

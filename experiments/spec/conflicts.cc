@@ -12,6 +12,7 @@
 namespace lockstep {
 namespace {
 
+constexpr int64_t kRunsMax = 10'000;  // each keeps its records: weeks and gigabytes
 // 1 GiB of f32, with as much again for gradients and optimizer in every process.
 constexpr int64_t kParametersMax = int64_t{1} << 28;
 
@@ -106,6 +107,15 @@ void CheckSeeds(const Checker& check) {
   }
 }
 
+void CheckRuns(const Checker& check) {
+  const int64_t runs = EstimateSize(check.experiment).runs;
+  if (runs <= kRunsMax) return;
+  check.Error("blocks", absl::StrCat(check.experiment.blocks(), " blocks of ",
+                                     check.experiment.variant_size(), " variants and ",
+                                     check.experiment.train().seeds_size(), " seeds make ", runs,
+                                     " runs; the limit is ", kRunsMax));
+}
+
 // R41: settings of one mode beside another mode are refused, naming both.
 void CheckPs(const Checker& check) {
   for (int i = 0; i < check.experiment.variant_size(); ++i) {
@@ -149,6 +159,7 @@ void CheckConflicts(const Experiment& experiment, const Places& places,
   CheckBatch(check);
   CheckVariantNames(check);
   CheckSeeds(check);
+  CheckRuns(check);
   CheckPs(check);
   CheckLease(check);
 }

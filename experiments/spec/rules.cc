@@ -9,119 +9,86 @@
 namespace lockstep {
 namespace {
 
-constexpr const char kReal[] = "today all workers run on this host and stay up";
+constexpr bool kSweep = true;
+
+constexpr FieldRule Block(const char* path) { return {.path = path, .kind = RuleKind::kBlock}; }
+constexpr FieldRule Name(const char* path) { return {.path = path, .kind = RuleKind::kName}; }
+constexpr FieldRule NotBuilt(const char* path, const char* instead) {
+  return {.path = path, .kind = RuleKind::kNotBuilt, .built = instead};
+}
+constexpr FieldRule Choice(const char* path, const char* built, bool sweep = false) {
+  return {.path = path, .kind = RuleKind::kChoice, .built = built, .sweep = sweep};
+}
+struct Bounds {
+  double min;
+  double max;
+};
+constexpr FieldRule Range(const char* path, Bounds bounds, const char* meaning,
+                          bool sweep = false) {
+  return {.path = path,
+          .kind = RuleKind::kRange,
+          .min = bounds.min,
+          .max = bounds.max,
+          .meaning = meaning,
+          .sweep = sweep};
+}
 
 // In the order of experiment.proto.
 constexpr FieldRule kFieldRules[] = {
-    {.path = "name", .kind = RuleKind::kName},
+    Name("name"),
 
-    {.path = "model", .kind = RuleKind::kBlock},
-    {.path = "model.mlp", .kind = RuleKind::kBlock},
-    {.path = "model.mlp.layers",
-     .kind = RuleKind::kRange,
-     .min = 1,
-     .max = 65'536,
-     .meaning = "width of a layer"},
+    Block("model"),
+    Block("model.mlp"),
+    Range("model.mlp.layers", {1, 65'536}, "width of a layer"),
 
-    {.path = "data", .kind = RuleKind::kBlock},
-    {.path = "data.digits", .kind = RuleKind::kBlock},
+    Block("data"),
+    Block("data.digits"),
 
-    {.path = "train", .kind = RuleKind::kBlock},
-    {.path = "train.global_batch",
-     .kind = RuleKind::kRange,
-     .min = 1,
-     .max = 65'536,
-     .meaning = "samples per step over all workers",
-     .sweep = true},
-    {.path = "train.steps",
-     .kind = RuleKind::kRange,
-     .min = 1,
-     .max = 10'000'000,
-     .meaning = "training steps of one run"},
-    {.path = "train.optimizer", .kind = RuleKind::kBlock},
-    {.path = "train.optimizer.sgd", .kind = RuleKind::kBlock},
-    {.path = "train.optimizer.sgd.learning_rate",
-     .kind = RuleKind::kRange,
-     .min = 1e-9,
-     .max = 1'000,
-     .meaning = "step size of the update"},
-    {.path = "train.optimizer.sgd.momentum",
-     .kind = RuleKind::kRange,
-     .min = 0,
-     .max = 0.9999,
-     .meaning = "share of the last update that is kept; 1 or more never dies out"},
+    Block("train"),
+    Range("train.global_batch", {1, 65'536}, "samples per step over all workers", kSweep),
+    Range("train.steps", {1, 10'000'000}, "training steps of one run"),
+    Block("train.optimizer"),
+    Block("train.optimizer.sgd"),
+    Range("train.optimizer.sgd.learning_rate", {1e-9, 1'000}, "size of an update"),
+    Range("train.optimizer.sgd.momentum", {0, 0.9999},
+          "share of the last update that is kept; 1 would never die out"),
     // Seeds stand in run.json, where numbers are doubles: exact up to 2^53.
-    {.path = "train.seeds",
-     .kind = RuleKind::kRange,
-     .min = 0,
-     .max = 9'007'199'254'740'992,
-     .meaning = "seed of a run"},
+    Range("train.seeds", {0, 9'007'199'254'740'992}, "seed of a run"),
 
-    {.path = "reduce_op", .kind = RuleKind::kChoice, .built = "MEAN SUM"},
-    {.path = "reduction_order", .kind = RuleKind::kChoice, .built = "ENGINE"},
-    {.path = "wire_dtype", .kind = RuleKind::kChoice, .built = "F32", .sweep = true},
-    {.path = "bucket_cap_mb",
-     .kind = RuleKind::kRange,
-     .min = 0.001,
-     .max = 1'024,
-     .meaning = "megabytes of gradients synchronised together",
-     .sweep = true},
-    {.path = "find_unused_parameters", .kind = RuleKind::kChoice, .built = "false"},
-    {.path = "gradient_as_bucket_view", .kind = RuleKind::kChoice, .built = "true"},
-    {.path = "overlap", .kind = RuleKind::kChoice, .built = "false"},
+    Choice("reduce_op", "MEAN SUM"),
+    Choice("reduction_order", "ENGINE"),
+    Choice("wire_dtype", "F32", kSweep),
+    Range("bucket_cap_mb", {0.001, 1'024}, "megabytes of gradients synchronised together", kSweep),
+    Choice("find_unused_parameters", "false"),
+    Choice("gradient_as_bucket_view", "true"),
 
-    {.path = "network", .kind = RuleKind::kBlock},
-    {.path = "network.time_base", .kind = RuleKind::kChoice, .built = "AUTO WALL"},
-    {.path = "network.rate",
-     .kind = RuleKind::kNotBuilt,
-     .built = "today all processes share this host's loopback interface, unshaped"},
-    {.path = "workers",
-     .kind = RuleKind::kRange,
-     .min = 1,
-     .max = kWorkersMax,
-     .meaning = "worker processes",
-     .sweep = true},
+    Block("network"),
+    Choice("network.time_base", "AUTO WALL"),
+    NotBuilt("network.rate", "today all processes share this host's loopback, unshaped"),
+    Range("workers", {1, kWorkersMax}, "worker processes", kSweep),
 
-    {.path = "variant", .kind = RuleKind::kBlock},
-    {.path = "variant.name", .kind = RuleKind::kName},
-    {.path = "variant.none", .kind = RuleKind::kBlock},
-    {.path = "variant.ps", .kind = RuleKind::kBlock},
-    {.path = "variant.ps.mode", .kind = RuleKind::kChoice, .built = "SYNC"},
-    {.path = "variant.ps.servers",
-     .kind = RuleKind::kRange,
-     .min = 1,
-     .max = kServersMax,
-     .meaning = "server processes",
-     .sweep = true},
-    {.path = "variant.ps.policy", .kind = RuleKind::kChoice, .built = "NONE"},
-    {.path = "variant.ps.optimizer_on", .kind = RuleKind::kChoice, .built = "SERVER"},
-    {.path = "variant.all_reduce", .kind = RuleKind::kBlock},
-    {.path = "variant.all_reduce.algorithm", .kind = RuleKind::kChoice, .built = "RING"},
-    {.path = "variant.all_reduce.engine", .kind = RuleKind::kChoice, .built = "HOST"},
-    {.path = "variant.all_reduce.link", .kind = RuleKind::kChoice, .built = "TCP"},
-    {.path = "variant.all_reduce.channels",
-     .kind = RuleKind::kRange,
-     .min = 1,
-     .max = 16,
-     .meaning = "rings that share the work"},
+    Block("variant"),
+    Name("variant.name"),
+    Block("variant.none"),
+    Block("variant.ps"),
+    Choice("variant.ps.mode", "SYNC"),
+    Range("variant.ps.servers", {1, kServersMax}, "server processes", kSweep),
+    Choice("variant.ps.policy", "NONE"),
+    Choice("variant.ps.optimizer_on", "SERVER"),
+    Block("variant.all_reduce"),
+    Choice("variant.all_reduce.algorithm", "RING"),
+    Choice("variant.all_reduce.engine", "HOST"),
+    Choice("variant.all_reduce.link", "TCP"),
+    Range("variant.all_reduce.channels", {1, 16}, "rings that share the work"),
 
-    {.path = "fault", .kind = RuleKind::kNotBuilt, .built = kReal},
-    {.path = "blocks",
-     .kind = RuleKind::kRange,
-     .min = 1,
-     .max = 1'000,
-     .meaning = "repetitions of every variant"},
-    {.path = "expect",
-     .kind = RuleKind::kNotBuilt,
-     .built = "today the verdict's own rules decide"},
-    {.path = "probe", .kind = RuleKind::kBlock},
-    {.path = "probe.every",
-     .kind = RuleKind::kRange,
-     .min = 1,
-     .max = 10'000'000,
-     .meaning = "steps between two comparisons of the replicas"},
-    {.path = "probe.keep_snapshots", .kind = RuleKind::kChoice, .built = "false true"},
-    {.path = "limits", .kind = RuleKind::kBlock},
+    NotBuilt("fault", "today nothing is made to fail on purpose"),
+    Range("blocks", {1, 1'000}, "repetitions of every variant"),
+    NotBuilt("expect", "today the verdict's own rules decide"),
+    Block("probe"),
+    Range("probe.every", {1, 10'000'000}, "steps between two comparisons of the replicas"),
+    Choice("probe.keep_snapshots", "false true"),
+    Block("limits"),
+    Choice("overlap", "false"),
 };
 
 bool HasPs(const Experiment& experiment) {
@@ -152,9 +119,7 @@ bool SnapshotsTooLarge(const Experiment& experiment) {
 constexpr const char kNoSync[] = "no variant synchronises";
 constexpr const char kNoServer[] = "no variant has a parameter server";
 
-}  // namespace
-
-const UnusedRule kUnusedRules[kUnusedRuleCount] = {
+constexpr UnusedRule kUnusedRules[] = {
     {"reduce_op", &NothingSynchronises, kNoSync},
     {"bucket_cap_mb", &NothingSynchronises, kNoSync},
     {"limits.sync_timeout_ms", &NothingSynchronises, kNoSync},
@@ -167,6 +132,10 @@ const UnusedRule kUnusedRules[kUnusedRuleCount] = {
      "the parameters are larger than limits.snapshot_bytes_max, so that none is written"},
     {"variant.all_reduce.channels", &OneWorker, "one worker exchanges nothing"},
 };
+
+}  // namespace
+
+std::span<const UnusedRule> UnusedRules() { return kUnusedRules; }
 
 std::optional<FieldRule> FindRule(const std::string& pattern) {
   for (const FieldRule& rule : kFieldRules) {

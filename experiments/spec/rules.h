@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 
 #include "proto/experiment.pb.h"
@@ -67,7 +68,6 @@ struct UnusedRule {
   bool (*unused)(const Experiment& experiment);
   const char* why;
 };
-inline constexpr int kUnusedRuleCount = 9;
-extern const UnusedRule kUnusedRules[kUnusedRuleCount];
+std::span<const UnusedRule> UnusedRules();
 
 }  // namespace lockstep

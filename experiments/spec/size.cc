@@ -26,7 +26,7 @@ ExperimentSize EstimateSize(const Experiment& experiment) {
     size.ports_max = std::max(size.ports_max, one.ports);
     size.variants.push_back(one);
   }
-  size.runs = experiment.blocks() * experiment.variant_size() *
+  size.runs = int64_t{experiment.blocks()} * experiment.variant_size() *
               std::max(1, experiment.train().seeds_size());
   size.parameters = ParameterCount(experiment.model().mlp());
   size.gradient_bytes = size.parameters * int64_t{sizeof(float)};

@@ -25,7 +25,7 @@ struct ExperimentSize {
   std::vector<VariantSize> variants;
   int processes_max = 0;  // of the largest variant; variants run one after another
   int ports_max = 0;
-  int runs = 0;  // blocks x variants x seeds
+  int64_t runs = 0;  // blocks x variants x seeds
   int64_t parameters = 0;
   int64_t gradient_bytes = 0;  // S: one gradient on the wire, in f32
 };

@@ -193,7 +193,7 @@ std::vector<SpecError> Validate(const Experiment& experiment, const Places& plac
 std::vector<SpecError> UnusedSettings(const Experiment& experiment, const Places& places) {
   std::vector<SpecError> notes;
   VisitFields(experiment, "", [&](const FieldValue& value) {
-    for (const UnusedRule& rule : kUnusedRules) {
+    for (const UnusedRule& rule : UnusedRules()) {
       if (value.pattern != rule.path || !rule.unused(experiment)) continue;
       if (value.Text() == DefaultText(value.pattern, value.field)) continue;
       notes.push_back({.place = places.Find(value.path),

@@ -207,7 +207,7 @@ absl::Status GrpcPsClient::Pull(int64_t version, std::span<float> parameters) {
     streams_[k]->pulled_version = -1;
     streams_[k]->Send(header, {});
   }
-  const absl::Status status = AwaitAll(
+  absl::Status status = AwaitAll(
       wait, [](const ServerStream& s, int64_t count) { return s.pulled == count; }, "parameters");
   target_ = {};
   return status;
@@ -269,8 +269,10 @@ absl::Status GrpcPsClient::OnFrame(size_t shard, const Frame& frame) {
     case REFUSED: {
       const int code = frame.header.code();
       const bool known = code > 0 && code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
-      return {known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kInternal,
-              absl::StrCat(stream.name(), " refused: ", frame.header.reason())};
+      const absl::Status refused(
+          known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kInternal,
+          absl::StrCat(stream.name(), " refused: ", frame.header.reason()));
+      return Blame(refused, {frame.header.blamed().begin(), frame.header.blamed().end()});
     }
     default:
       return absl::InternalError(absl::StrCat(stream.name(), " sent a frame of kind ",

@@ -1,7 +1,7 @@
 #include "ps_server/client/server_stream.h"
 
 #include "absl/strings/str_cat.h"
-#include "ps_server/service/grpc_frame.h"
+#include "ps_server/wire/grpc_frame.h"
 
 namespace lockstep {
 namespace {
@@ -107,7 +107,7 @@ absl::Status ServerStream::OnRead(const std::function<absl::Status(const Frame&)
   if (!frame.ok()) {
     return absl::InternalError(absl::StrCat(name_, " sent a ", frame.status().message()));
   }
-  const absl::Status status = on_frame(*frame);
+  absl::Status status = on_frame(*frame);
   incoming_.Clear();
   if (status.ok()) ReadNext();
   return status;

@@ -18,7 +18,7 @@
 #include "base/sync.h"
 #include "base/traffic.h"
 #include "proto/parameter_server.pb.h"
-#include "ps_server/service/frame.h"
+#include "ps_server/wire/frame.h"
 
 namespace lockstep {
 

@@ -225,15 +225,25 @@ absl::Status Shard::On(const TickEvent& /*event*/, int64_t now_ns, ShardOutput* 
     if (worker.pull.has_value()) waited_ns = std::max(waited_ns, now_ns - worker.pull->since_ns);
   }
   if (!dead_.ok() || waited_ns < options_.sync_timeout_ms * kNsPerMs) return absl::OkStatus();
-  dead_ = absl::DeadlineExceededError(
-      absl::StrCat("shard ", options_.shard, " waited ", waited_ns / kNsPerMs, " ms for ",
-                   Missing(), " (limits.sync_timeout_ms ", options_.sync_timeout_ms, ")"));
+  dead_ = Blame(absl::DeadlineExceededError(absl::StrCat(
+                    "shard ", options_.shard, " waited ", waited_ns / kNsPerMs, " ms for ",
+                    Missing(), " (limits.sync_timeout_ms ", options_.sync_timeout_ms, ")")),
+                MissingWorkers());
   for (size_t r = 0; r < workers_.size(); ++r) {
     if (!workers_[r].pull.has_value()) continue;
     workers_[r].pull.reset();
     output->refusals.push_back({static_cast<int32_t>(r), workers_[r].incarnation, dead_});
   }
   return absl::OkStatus();
+}
+
+std::vector<std::string> Shard::MissingWorkers() const {
+  if (!initialized()) return {"worker 0"};
+  std::vector<std::string> missing;
+  for (size_t r = 0; r < workers_.size(); ++r) {
+    if (!workers_[r].staging.complete()) missing.push_back(absl::StrCat("worker ", r));
+  }
+  return missing;
 }
 
 std::string Shard::Missing() const {

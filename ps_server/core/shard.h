@@ -141,6 +141,7 @@ class Shard {
   absl::Status CheckChunk(const ShardChunk& chunk) const;
   ShardUpdate Apply(int64_t now_ns);
   void Reply(ShardOutput* output);
+  std::vector<std::string> MissingWorkers() const;
   std::string Missing() const;
 
   ShardOptions options_;

@@ -34,7 +34,8 @@ PsFrame MakeRefused(const absl::Status& status) {
   PsFrame frame;
   frame.set_kind(REFUSED);
   frame.set_code(static_cast<int32_t>(status.code()));
-  frame.set_reason(std::string(status.message()));
+  frame.set_reason(status.message().data(), status.message().size());
+  for (const std::string& member : BlamedBy(status)) frame.add_blamed(member);
   return frame;
 }
 

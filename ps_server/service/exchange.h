@@ -23,7 +23,7 @@
 #include "proto/parameter_server.pb.h"
 #include "ps_server/core/partition.h"
 #include "ps_server/core/shard.h"
-#include "ps_server/service/frame.h"
+#include "ps_server/wire/frame.h"
 
 namespace lockstep {
 

@@ -1,24 +1,23 @@
 // main.cc: one parameter server: binds, joins, learns what the run is, serves until it is told to
 // stop.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <cstdio>
+#include <exception>
 #include <memory>
 #include <string>
 
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_cat.h"
 #include "base/abort.h"
 #include "base/clock.h"
 #include "base/exit_code.h"
+#include "base/heap.h"
 #include "base/member/limits_proto.h"
 #include "base/member/member.h"
+#include "base/member/process.h"
 #include "base/member/record_writer.h"
 #include "base/member/signals.h"
-#include "base/numeric/isa.h"
 #include "base/status.h"
-#include "ps_server/service/heap.h"
 #include "ps_server/service/ps_service.h"
 
 namespace lockstep {
@@ -31,15 +30,6 @@ struct Arguments {
   std::string token;
 };
 
-TrafficCount ToProto(const Traffic& traffic) {
-  TrafficCount count;
-  count.set_sent_bytes(traffic.sent_bytes);
-  count.set_received_bytes(traffic.received_bytes);
-  count.set_sent_messages(traffic.sent_messages);
-  count.set_received_messages(traffic.received_messages);
-  return count;
-}
-
 // The server's record file, written by the thread that serves.
 class ServerRecord {
  public:
@@ -50,19 +40,7 @@ class ServerRecord {
     ASSIGN_OR_RETURN(writer_, RecordWriter::Create(
                                   RecordPath(run.record_dir(), "server", arguments.index), clock_));
     Record record;
-    Started* started = record.mutable_started();
-    started->set_role("server");
-    started->set_index(arguments.index);
-    started->set_pid(getpid());
-    started->set_host(arguments.listen);
-    started->set_build(BuildId());
-    started->set_variant(run.variant().name());
-    started->set_block(run.block());
-    started->set_seed(run.seed());
-    started->set_world_size(run.world_size());
-    started->set_servers(run.servers());
-    started->set_threads(1);
-    started->set_isa(NameOf(BestIsa()));
+    *record.mutable_started() = DescribeProcess("server", arguments.index, run);
     writer_->Write(record);
     return writer_->status();
   }
@@ -71,7 +49,7 @@ class ServerRecord {
     return {.set_up =
                 [this](const Traffic& traffic) {
                   Record record;
-                  *record.mutable_set_up()->mutable_traffic() = ToProto(traffic);
+                  *record.mutable_set_up()->mutable_traffic() = CountOf(traffic);
                   writer_->Write(record);
                 },
             .step = [this](const StepServed& step) { Write(step); }};
@@ -82,9 +60,9 @@ class ServerRecord {
     Record record;
     Ended* ended = record.mutable_ended();
     ended->set_code(static_cast<int32_t>(status.code()));
-    ended->set_message(std::string(status.message()));
+    ended->set_message(status.message().data(), status.message().size());
     ended->set_step(step_);
-    *ended->mutable_traffic() = ToProto(traffic);
+    *ended->mutable_traffic() = CountOf(traffic);
     writer_->Write(record);
   }
 
@@ -100,7 +78,7 @@ class ServerRecord {
     applied->set_version(step.version);
     applied->set_wait_ns(step.wait_ns);
     applied->set_apply_ns(step.apply_ns);
-    *applied->mutable_traffic() = ToProto(step.traffic);
+    *applied->mutable_traffic() = CountOf(step.traffic);
     applied->set_duplicates(step.duplicates);
     writer_->Write(record);
     step_ = step.step;
@@ -114,15 +92,12 @@ class ServerRecord {
 PsServerConfig ConfigFrom(const Start& start, int index) {
   const RunConfig& run = start.run();
   const Experiment& experiment = run.experiment();
-  const Sgd& sgd = experiment.train().optimizer().sgd();
   PsServerConfig config;
   config.server = index;
   config.servers = run.servers();
   config.world_size = run.world_size();
   config.epoch = start.epoch();
-  config.sgd.learning_rate = static_cast<float>(sgd.learning_rate());
-  config.sgd.momentum = static_cast<float>(sgd.momentum());
-  config.sgd.divisor = experiment.reduce_op() == MEAN ? static_cast<float>(run.world_size()) : 1.0F;
+  config.sgd = SgdFrom(experiment, run.world_size());
   config.limits = LimitsFrom(experiment.limits());
   return config;
 }
@@ -163,13 +138,11 @@ int Run(const Arguments& arguments) {
     record.End(status, (*service)->unreported());
     if (status.ok()) status = record.status();
   }
-  if (status.ok()) return kExitOk;
-  absl::FPrintF(stderr, "server %d, after step %d: %s\n", arguments.index, record.step(),
-                status.ToString());
-  // What the coordinator itself ordered needs no report.
-  if (member != nullptr && abort.status().ok()) member->Fail(status, record.step() + 1);
-  constexpr int kSignalBase = 128;
-  return signals.received() != 0 ? kSignalBase + signals.received() : ExitCodeFor(status);
+  return Leave({.name = absl::StrCat("server ", arguments.index),
+                .status = status,
+                .step = record.step(),
+                .member = member.get()},
+               abort, signals);
 }
 
 int Main(int argc, char** argv) {
@@ -195,4 +168,11 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace lockstep
 
-int main(int argc, char** argv) { return lockstep::Main(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return lockstep::Main(argc, argv);
+  } catch (const std::exception& error) {  // CLI11 and the standard library may throw; we don't
+    std::fprintf(stderr, "ps_server: %s\n", error.what());
+    return lockstep::kExitInternal;
+  }
+}

@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "base/sync.h"
 #include "proto/parameter_server.grpc.pb.h"
-#include "ps_server/service/grpc_frame.h"
+#include "ps_server/wire/grpc_frame.h"
 
 namespace lockstep {
 namespace {

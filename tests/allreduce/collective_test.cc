@@ -32,8 +32,7 @@ void ExpectExactSum(RankGroup* group, int64_t length) {
   ExpectAllOk(group->Run([&](int rank, Communicator& communicator) {
     std::vector<int64_t> data(static_cast<size_t>(length));
     for (int64_t i = 0; i < length; ++i) data[static_cast<size_t>(i)] = Input(rank, i);
-    const absl::Status status =
-        communicator.AllReduce(data.data(), length, Dtype::kI64, ReduceOp::kSum);
+    absl::Status status = communicator.AllReduce(data.data(), length, Dtype::kI64, ReduceOp::kSum);
     for (int64_t i = 0; i < length; ++i) {
       const bool right = data[static_cast<size_t>(i)] == ExpectedSum(group->n(), i);
       wrong[static_cast<size_t>(rank)] += right ? 0 : 1;
@@ -108,8 +107,9 @@ std::vector<float> RandomFloats(uint32_t seed, size_t count) {
   std::uniform_real_distribution<float> exponent(-2.0F, 2.0F);
   std::uniform_real_distribution<float> sign(-1.0F, 1.0F);
   std::vector<float> values(count);
-  for (float& value : values)
+  for (float& value : values) {
     value = std::copysign(std::pow(10.0F, exponent(random)), sign(random));
+  }
   return values;
 }
 
@@ -139,6 +139,7 @@ TEST_P(BitsTest, FloatsAreAddedInRingOrderAndAlikeOnAllRanks) {
   for (const int n : {2, 3, 5, 8}) {
     RankGroup group({n, GetParam()});
     std::vector<std::vector<float>> inputs;
+    inputs.reserve(static_cast<size_t>(n));
     for (int rank = 0; rank < n; ++rank) {
       inputs.push_back(RandomFloats(static_cast<uint32_t>(10 * n + rank), 1003));
     }
@@ -163,8 +164,8 @@ TEST_P(BitsTest, ManyRoundsGiveTheSameHashOnAllRanks) {
   ExpectAllOk(group.Run([&](int rank, Communicator& communicator) {
     for (int round = 0; round < rounds; ++round) {
       std::vector<float> data = RandomFloats(static_cast<uint32_t>(round * kRanks + rank), 67);
-      const absl::Status status = communicator.AllReduce(
-          data.data(), static_cast<int64_t>(data.size()), Dtype::kF32, ReduceOp::kSum);
+      absl::Status status = communicator.AllReduce(data.data(), static_cast<int64_t>(data.size()),
+                                                   Dtype::kF32, ReduceOp::kSum);
       if (!status.ok()) return status;
       hashes[static_cast<size_t>(rank)].push_back(Fingerprint64(std::as_bytes(std::span(data))));
     }
@@ -229,7 +230,7 @@ TEST(LeavingTest, AfterTheLastCallDisturbsNobody) {
     RankGroup group({4, transport});
     for (const absl::Status& status : group.Run([&](int rank, Communicator&communicator) {
            std::vector<int64_t> data(100'000, rank);
-           const absl::Status result =
+           absl::Status result =
                communicator.AllReduce(data.data(), 100'000, Dtype::kI64, ReduceOp::kSum);
            group.Destroy(rank);
            return result;

@@ -33,7 +33,7 @@ absl::Status AllReduce(Communicator* communicator, int64_t count, Dtype dtype = 
   return communicator->AllReduce(data.data(), count, dtype, ReduceOp::kSum);
 }
 
-std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
+std::string MessageOf(const absl::Status& status) { return absl::StrCat(status.message()); }
 
 void ExpectAll(const std::vector<absl::Status>& statuses, StatusCode code,
                const std::vector<std::string>& parts) {
@@ -54,9 +54,10 @@ TEST_P(FailureTest, AMissingRankIsNamedByAllOthersWithinTheTimeout) {
   std::vector<int64_t> elapsed_ms(4, 0);
   const int64_t start_ns = group.clock().NowNs();
   const std::vector<absl::Status> statuses = group.Run([&](int rank, Communicator& communicator) {
-    if (rank == 2)
+    if (rank == 2) {
       return absl::DeadlineExceededError("all_reduce #0 missing: rank 2. failed after");
-    const absl::Status status = AllReduce(&communicator, 5);
+    }
+    absl::Status status = AllReduce(&communicator, 5);
     elapsed_ms[static_cast<size_t>(rank)] = ElapsedMs(group.clock(), start_ns);
     return status;
   });

@@ -31,6 +31,7 @@ inline const char* NameOf(Transport transport) {
 template <typename Body>
 void OnEachRank(int n, const Body& body) {
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(n));
   for (int rank = 0; rank < n; ++rank) threads.emplace_back([&body, rank] { body(rank); });
   for (std::thread& thread : threads) thread.join();
 }

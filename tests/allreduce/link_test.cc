@@ -17,7 +17,6 @@ namespace lockstep {
 namespace {
 
 using absl::StatusCode;
-using testing::HasSubstr;
 
 constexpr int64_t kExpiryMs = 300;
 

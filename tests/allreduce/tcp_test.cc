@@ -22,7 +22,6 @@ namespace {
 
 using absl::StatusCode;
 using testing::HasSubstr;
-using testing::Not;
 
 constexpr int64_t kExpiryMs = 300;
 

@@ -10,11 +10,10 @@
 namespace lockstep {
 namespace {
 
-using absl::StatusCode;
 using testing::HasSubstr;
 
 // Two ranks, `chunks` chunks, lanes as given; each lane on the channel of its index.
-Schedule TwoRanks(int32_t chunks, std::vector<std::vector<std::vector<Move>>> moves) {
+Schedule TwoRanks(int32_t chunks, const std::vector<std::vector<std::vector<Move>>>& moves) {
   Schedule schedule;
   schedule.world_size = static_cast<int32_t>(moves.size());
   schedule.contributors = schedule.world_size;
@@ -114,6 +113,15 @@ TEST(VerifyTest, WrongFinalValue) {
   moves[1][0][1].in = kNone;  // overwrites its own part instead of adding
   ExpectFinding(AllReduceReport(TwoRanks(1, moves)), Fault::kWrongFinalValue, 1, 0, 1,
                 "chunk 0 ends with ranks {0} of chunk 0, expected ranks {0, 1}");
+}
+
+// All the right ranks, but of the other chunk: nothing was folded, so only the end can show it.
+TEST(VerifyTest, WrongFinalValueOfTheRightRanks) {
+  const Schedule swapped =
+      TwoRanks(2, {{{{.send_to = 1, .in = 0}, {.send_to = 1, .in = 1}}},
+                   {{{.recv_from = 0, .out = 1}, {.recv_from = 0, .out = 0}}}});
+  ExpectFinding(Verify(swapped, BroadcastGoal(swapped, 0)), Fault::kWrongFinalValue, 1, 0, 1,
+                "chunk 0 ends with ranks {0} of chunk 1, expected ranks {0}");
 }
 
 TEST(VerifyTest, RaceBetweenLanesAndItsCure) {

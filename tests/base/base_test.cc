@@ -28,6 +28,13 @@ TEST(StatusTest, AnnotatePutsContextFirstAndKeepsTheCode) {
   EXPECT_THAT(Annotate(absl::OkStatus(), "ring"), IsOk());
 }
 
+TEST(StatusTest, BlameIsCarriedThroughAnnotations) {
+  const absl::Status lost = Blame(absl::UnavailableError("gone"), {"worker 2", "server 0"});
+  EXPECT_THAT(BlamedBy(Annotate(lost, "ring")), testing::ElementsAre("worker 2", "server 0"));
+  EXPECT_THAT(BlamedBy(absl::UnavailableError("gone")), testing::IsEmpty());
+  EXPECT_THAT(Blame(absl::OkStatus(), {"worker 2"}), IsOk());
+}
+
 TEST(EndpointTest, ReadsAndPrintsBothFamilies) {
   for (const std::string text : {"127.0.0.1:7000", "[::1]:7000", "host-a:1"}) {
     const auto endpoint = ParseEndpoint(text);

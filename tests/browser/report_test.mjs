@@ -18,8 +18,8 @@ const FLAGS = [
   '--disable-component-update',
   '--disable-sync',
 ];
-const ALL = ['normal', 'one', 'failed', 'aborted', 'empty', 'hostile', 'many'];
-const CHARTS = ['normal', 'one', 'failed', 'hostile', 'many'];
+const ALL = ['normal', 'one', 'failed', 'aborted', 'empty', 'hostile', 'many', 'withheld'];
+const CHARTS = ['normal', 'one', 'failed', 'hostile', 'many', 'withheld'];
 const THEMES = ['light', 'dark'];
 const A4_PAGES_MAX = 5;
 
@@ -166,7 +166,7 @@ async function fits(browser) {
 }
 
 async function accessible(browser) {
-  for (const name of ['normal', 'failed', 'many']) {
+  for (const name of ['normal', 'failed', 'many', 'withheld']) {
     for (const theme of THEMES) {
       for (const width of [1280, 390]) {
         const { page } = await open(browser, name, width, theme);
@@ -248,7 +248,7 @@ async function keyboard(browser) {
 
 // What a picture says is what the table and the data say.
 async function numbersAgree(browser) {
-  for (const name of ['normal', 'many', 'one']) {
+  for (const name of ['normal', 'many', 'one', 'withheld']) {
     const { page } = await open(browser, name);
     await ready(page);
     const table = await page.$$eval('#variants tbody tr', (rows) =>
@@ -299,7 +299,7 @@ async function withoutScript() {
         '13,870 vs 9,078',
         'Ring all-reduce',
         'No synchronisation',
-        '34.2 % apart',
+        '34 % apart',
         '681,360',
         'The picture needs JavaScript',
       ]) {
@@ -343,7 +343,7 @@ async function hostile(browser) {
 
 // Pages of a PDF, counted as its page objects.
 async function prints(browser) {
-  for (const name of ['normal', 'failed', 'one']) {
+  for (const name of ['normal', 'failed', 'withheld']) {
     const { page } = await open(browser, name, 1280, 'dark');
     await ready(page);
     const pdf = (

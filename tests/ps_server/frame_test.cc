@@ -1,4 +1,4 @@
-#include "ps_server/service/frame.h"
+#include "ps_server/wire/frame.h"
 
 #include <gtest/gtest.h>
 

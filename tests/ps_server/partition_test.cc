@@ -12,8 +12,6 @@
 namespace lockstep {
 namespace {
 
-using ::testing::ElementsAre;
-
 // The borders at which EXACT's blocks begin.
 std::vector<int64_t> BlockBorders(const std::vector<int64_t>& tensors) {
   std::vector<int64_t> borders;
@@ -54,7 +52,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Case{"OneElement", {1}, 1}, Case{"ATensorPerShard", {1, 1, 1}, 3},
                     Case{"SmallFirst", {1, 1, 1, 5000}, 4}, Case{"SmallLast", {5000, 1, 1, 1}, 4},
                     Case{"OneLargeTensor", {1 << 20}, 7}, Case{"ShortLastBlock", {1025, 1025}, 4},
-                    Case{"EveryBlockItsOwn", {4096}, 4}, Case{"Mlp", {64 * 32, 32, 320, 10}, 2}),
+                    Case{"EveryBlockItsOwn", {4096}, 4}, Case{"Mlp", {2048, 32, 320, 10}, 2}),
     [](const auto& row) { return row.param.name; });
 
 TEST(Partition, ShardsAreOfEqualBytes) {
@@ -62,7 +60,7 @@ TEST(Partition, ShardsAreOfEqualBytes) {
   for (int round = 0; round < 200; ++round) {
     std::vector<int64_t> tensors;
     int64_t total = 0;
-    while (total < 64 * 1024) {
+    while (total < 65'536) {
       // From biases of a few elements to matrices larger than the whole rest.
       const int64_t count = 1 + static_cast<int64_t>(random() % (1U << (1 + random() % 18)));
       tensors.push_back(count);
@@ -80,9 +78,9 @@ TEST(Partition, ShardsAreOfEqualBytes) {
 }
 
 TEST(Partition, LargeTensorsAreSplit) {
-  const auto ranges = Partition({100 * 1024, 10}, 4);
+  const auto ranges = Partition({102'400, 10}, 4);
   ASSERT_THAT(ranges, IsOk());
-  EXPECT_EQ((*ranges)[1].offset, 25 * 1024);
+  EXPECT_EQ((*ranges)[1].offset, 25'600);
 }
 
 TEST(Partition, RefusesWhatCannotBeCut) {
@@ -108,8 +106,9 @@ TEST(PsLayout, FingerprintSeesEveryField) {
   others[4].sgd.learning_rate = 0.2F;
   others[5].sgd.momentum = 0.0F;
   others[6].sgd.divisor = 1.0F;
-  for (const PsLayout& other : others)
+  for (const PsLayout& other : others) {
     EXPECT_NE(FingerprintOf(other), FingerprintOf(base)) << Describe(other);
+  }
   EXPECT_EQ(FingerprintOf(PsLayout(base)), FingerprintOf(base));
   EXPECT_EQ(Describe(base),
             "f32, 30 parameters in 2 tensors, 2 shards, 3 workers, sgd learning_rate 0.100000001 "

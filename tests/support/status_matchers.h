@@ -1,4 +1,5 @@
-// status_matchers.h: name the error you expect. EXPECT_THAT(f(), StatusIs(absl::StatusCode::kNotFound, "port"));
+// status_matchers.h: name the error you expect. EXPECT_THAT(f(),
+// StatusIs(absl::StatusCode::kNotFound, "port"));
 #pragma once
 
 #include <gmock/gmock.h>

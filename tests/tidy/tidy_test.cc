@@ -24,7 +24,7 @@ const std::vector<Arrow>& Arrows() {
   static const std::vector<Arrow> arrows = {
       {"base", {"base"}},
       {"base/numeric", {"base", "base/numeric"}},
-      {"base/member", {"base", "base/member", "proto"}},
+      {"base/member", {"base", "base/member", "base/numeric", "proto"}},
       {"allreduce",
        {"base", "base/numeric", "allreduce", "allreduce/schedule", "allreduce/transport",
         "allreduce/host"}},
@@ -34,7 +34,7 @@ const std::vector<Arrow>& Arrows() {
        {"base", "base/numeric", "allreduce/schedule", "allreduce/transport", "allreduce/host"}},
       {"ps_server", {"base", "base/numeric", "proto", "ps_server"}},
       {"ps_server/core", {"base", "base/numeric", "proto", "ps_server/core"}},
-      {"ps_server/wire", {"base", "proto", "ps_server/wire"}},
+      {"ps_server/wire", {"base", "proto", "ps_server/core", "ps_server/wire"}},
       {"ps_server/service",
        {"base", "base/numeric", "base/member", "proto", "ps_server/core", "ps_server/wire",
         "ps_server/service"}},

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "allreduce/communicator.h"
 #include "allreduce/transport/tcp.h"
+#include "base/member/process.h"
 #include "base/status.h"
 #include "ps_server/client/ps_client.h"
 #include "worker/sync/all_reduce.h"
@@ -17,13 +18,6 @@ namespace {
 
 int64_t Parameters(const SyncContext& context) {
   return context.tensors.empty() ? 0 : context.tensors.back().offset + context.tensors.back().count;
-}
-
-SgdOptions SgdFrom(const Experiment& experiment, int divisor) {
-  const Sgd& sgd = experiment.train().optimizer().sgd();
-  return {.learning_rate = static_cast<float>(sgd.learning_rate()),
-          .momentum = static_cast<float>(sgd.momentum()),
-          .divisor = experiment.reduce_op() == MEAN ? static_cast<float>(divisor) : 1.0F};
 }
 
 absl::StatusOr<std::vector<Endpoint>> Endpoints(const Start& start, Role role) {

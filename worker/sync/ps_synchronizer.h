@@ -16,8 +16,8 @@ namespace lockstep {
 
 class PsSynchronizer final : public Synchronizer {
  public:
-  // `client` is connected; rank 0 sends the start values. The spans given to GradientReady must outlive
-  // this object or the Finish of their step.
+  // `client` is connected; rank 0 sends the start values. The spans given to GradientReady must
+  // outlive this object or the Finish of their step.
   PsSynchronizer(std::unique_ptr<PsClient> client, int rank)
       : client_(std::move(client)), rank_(rank) {}
 

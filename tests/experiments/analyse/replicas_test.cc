@@ -45,8 +45,18 @@ TEST(AggregateReplicas, EqualHashesAreIdentical) {
   EXPECT_THAT(result.replicas().probes(1).hash(), ElementsAre("h20", "h20", "h20", "h20"));
   EXPECT_EQ(result.final_hash(), "h20");
   EXPECT_TRUE(result.repeated_hash_equal());
+  // Equal bits are exactly 0 apart, with no copies to measure.
+  EXPECT_TRUE(result.replicas().max_rel().has_number_value());
+  EXPECT_EQ(result.replicas().max_rel().number_value(), 0);
+  EXPECT_TRUE(result.replicas().probes(1).has_max_rel());
+}
+
+TEST(AggregateReplicas, ADistanceNeedsCopiesWhereHashesDiffer) {
+  const VariantResult result = Check({synthetic::Run({.variant = "none"})});
+  EXPECT_EQ(result.replicas().state(), "diverged");
   EXPECT_TRUE(result.replicas().max_rel().has_null_value());
   EXPECT_THAT(result.replicas().max_rel_reason(), HasSubstr("copies were not kept"));
+  EXPECT_FALSE(result.replicas().probes(1).has_max_rel());
 }
 
 TEST(AggregateReplicas, OneDifferentHashIsADifferenceFromThatStepOn) {

@@ -114,6 +114,7 @@ TEST(MergeRun, AGapEndsWhatCanBeUsed) {
   records.erase(records.begin() + 2 + 4);  // step 5
   const RunRecord run = MergeRun(Config(kPs), ReaderOf(files));
   EXPECT_FALSE(run.complete);
+  ASSERT_FALSE(run.problems.empty());
   EXPECT_THAT(run.problems.front(), HasSubstr("worker 1: step 6 follows step 4"));
   EXPECT_THAT(run.workers[1].steps, SizeIs(4));
 }

@@ -135,6 +135,15 @@ TEST(RenderTerminal, FitsWithHostileNames) {
   ExpectFits(RenderTerminal(Decided(run), {}));
 }
 
+TEST(RenderTerminal, ALongWordIsCutButNotLost) {
+  RunFile run;
+  run.mutable_verdict()->set_head("begin " + std::string(200, 'x') + " end");
+  std::string text = RenderTerminal(run, {});
+  text = text.substr(0, text.find("Try next"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), 'x'), 200);
+  EXPECT_THAT(text, HasSubstr(" end\n"));
+}
+
 TEST(RenderTerminal, FitsWithHostileNumbers) {
   for (const double value : {0.0, 1e-300, 1.2345e-9, 0.099999, 999'999.5, 123'456'789.0, 1e300}) {
     RunFile run = QuickstartFile();

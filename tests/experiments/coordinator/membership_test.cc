@@ -57,8 +57,10 @@ class Cluster {
       membership_.OnEvent(session, connected, clock_.NowNs());
     }
   }
-  void Report(int rank, StatusCode code, const std::string& message, bool consequence) {
+  void Report(int rank, StatusCode code, const std::string& message, bool consequence,
+              const std::vector<std::string>& blamed = {}) {
     MemberEvent event;
+    for (const std::string& member : blamed) event.mutable_failed()->add_blamed(member);
     event.mutable_failed()->set_code(static_cast<int>(code));
     event.mutable_failed()->set_message(message);
     event.mutable_failed()->set_step(7);
@@ -193,6 +195,18 @@ TEST(MembershipTest, ADeathOutranksTheErrorsOfThoseWhoNoticedIt) {
   ASSERT_TRUE(cluster.membership().stopping());
   EXPECT_THAT(cluster.membership().outcome(),
               StatusIs(StatusCode::kUnavailable, "worker 1, step 4: was killed by SIGKILL"));
+  EXPECT_EQ(cluster.membership().failures().size(), 3U);
+}
+
+TEST(MembershipTest, WhoDidNotAnswerIsTheCauseWhenOthersOnlyNoticedIt) {
+  Cluster cluster(3, 0);
+  cluster.StartAll(0);
+  cluster.Report(0, StatusCode::kDeadlineExceeded, "missing: rank 2", true, {"worker 2"});
+  cluster.Report(1, StatusCode::kDeadlineExceeded, "missing: rank 2", true, {"worker 2"});
+  cluster.Live(300);
+  EXPECT_THAT(cluster.membership().outcome(),
+              StatusIs(StatusCode::kDeadlineExceeded,
+                       "worker 2, step 7: did not answer; worker 0 says: missing: rank 2"));
   EXPECT_EQ(cluster.membership().failures().size(), 3U);
 }
 

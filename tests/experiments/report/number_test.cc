@@ -40,14 +40,15 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{FormatValue, 99.96, "100"}, Case{FormatValue, 9.996, "10.0"},
                     Case{FormatValue, 0.9999, "1.00"}, Case{FormatValue, 432.4, "432"},
                     Case{FormatValue, 1185.2, "1,185"}, Case{FormatValue, -2.5, "−2.50"},
-                    Case{FormatValue, 2.14e-7, "2.1e-07"}, Case{FormatValue, kInfinity, "–"}));
+                    Case{FormatValue, 2.14e-7, "2.14e-07"}, Case{FormatValue, kInfinity, "–"}));
 INSTANTIATE_TEST_SUITE_P(
     Units, NumberTest,
     testing::Values(Case{FormatMilliseconds, 432000, "432"}, Case{FormatMilliseconds, 5930, "5.93"},
                     Case{FormatBytes, 0, "0 B"}, Case{FormatBytes, 999, "999 B"},
-                    Case{FormatBytes, 510012, "510 kB"}, Case{FormatBytes, 999400, "999 kB"},
-                    Case{FormatBytes, 999600, "1.00 MB"}, Case{FormatBytes, 1.64e9, "1.64 GB"},
-                    Case{FormatShare, 0.3418, "34.2 %"}, Case{FormatShare, 1, "100 %"},
+                    Case{FormatBytes, 510012, "0.510 MB"}, Case{FormatBytes, 12345678, "12.3 MB"},
+                    Case{FormatBytes, 1500, "0.00150 MB"}, Case{FormatBytes, 1.64e9, "1,640 MB"},
+                    Case{FormatShare, 0.3418, "34 %"}, Case{FormatShare, 0.999, "100 %"},
+                    Case{FormatShare, 0.00384, "0.38 %"},
                     Case{FormatSignedShare, 0.0024, "+0.24 %"},
                     Case{FormatSignedShare, -0.0125, "−1.25 %"},
                     Case{FormatSignedShare, 0.00001, "0 %"}, Case{FormatDuration, 54.2, "54.2 s"},

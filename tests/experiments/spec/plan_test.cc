@@ -68,6 +68,14 @@ TEST(PlanRunsTest, ARunIsComplete) {
   }
 }
 
+TEST(EstimateSizeTest, TooManyRunsAreRefused) {
+  const LoadedSpec spec =
+      Load(ValidSpec(), {"train.seeds=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]", "blocks=334"});
+  ExpectErrors(
+      spec, {{0, {"--set blocks=334", "334 blocks of 3 variants and 10 seeds make 10020 runs"}}});
+  EXPECT_THAT(Load(ValidSpec(), {"train.seeds=[1, 2, 3]", "blocks=1000"}).status(), IsOk());
+}
+
 TEST(EstimateSizeTest, CountsProcessesPortsAndParameters) {
   const ExperimentSize size = EstimateSize(Load(ValidSpec()).experiment);
   ASSERT_EQ(size.variants.size(), 3u);

@@ -8,6 +8,7 @@ interface Run {
   ranked: boolean;
   samples_per_s?: { median: number; low: number; high: number; n: number };
   samples_per_s_by_block?: number[];
+  block?: number[]; // of each value above
 }
 
 interface Row {
@@ -22,6 +23,7 @@ interface Row {
   medianText: string;
   rangeText: string;
   blockTexts: string[];
+  blockNames: number[];
 }
 
 const NONE = '–';
@@ -44,6 +46,7 @@ export function readRows(runs: Run[], table: Element | null): Row[] {
       low: speed.n > 1 ? number(speed.low) : number(speed.median),
       high: speed.n > 1 ? number(speed.high) : number(speed.median),
       blocks: (run.samples_per_s_by_block ?? []).map(number),
+      blockNames: run.block ?? [],
       medianText: cells[0]?.textContent ?? '',
       rangeText: cells[1]?.textContent === NONE ? '' : (cells[1]?.textContent ?? ''),
       blockTexts: Array.from(
@@ -189,12 +192,13 @@ function drawRow(
   });
   row.blocks.forEach((value, block) => {
     const x = at.x(value);
+    const name = row.blockNames[block] ?? block + 1;
     group.append(element('line', { x1: x, x2: x, y1: y + 16, y2: y + 25, class: 'block' }));
     readings.push({
       x,
       y: y + 20,
       group: index,
-      text: `${row.label}: block ${block + 1}, ${row.blockTexts[block] ?? ''} samples/s`,
+      text: `${row.label}: block ${name}, ${row.blockTexts[block] ?? ''} samples/s`,
     });
   });
   drawTexts(group, row, at, y, measure);

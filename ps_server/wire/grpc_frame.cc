@@ -1,11 +1,11 @@
-#include "ps_server/service/grpc_frame.h"
+#include "ps_server/wire/grpc_frame.h"
 
 #include <grpc/grpc.h>
 
 #include <array>
 #include <limits>
 
-#include "ps_server/service/frame.h"
+#include "ps_server/wire/frame.h"
 
 namespace lockstep {
 

@@ -1,4 +1,4 @@
-#include "ps_server/service/frame.h"
+#include "ps_server/wire/frame.h"
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream.h>

@@ -1,4 +1,4 @@
-#include "ps_server/service/heap.h"
+#include "base/heap.h"
 
 #include <malloc.h>
 

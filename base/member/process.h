@@ -1,0 +1,37 @@
+// process.h: what a worker's and a server's main have in common: how they describe themselves, how
+// they count, how they leave. Threads: any; no shared state.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "base/abort.h"
+#include "base/member/member.h"
+#include "base/member/signals.h"
+#include "base/numeric/sgd.h"
+#include "base/traffic.h"
+#include "proto/coordinator.pb.h"
+#include "proto/record.pb.h"
+
+namespace lockstep {
+
+TrafficCount CountOf(const Traffic& traffic);
+
+// SGD as the experiment asks for it; `workers` gradients make one sum (1: a worker on its own).
+SgdOptions SgdFrom(const Experiment& experiment, int workers);
+
+// This process as the member `role` ("worker", "server") `index` of `run`.
+Started DescribeProcess(const std::string& role, int index, const RunConfig& run);
+
+struct Leaving {
+  std::string name;          // "worker 2"
+  absl::Status status;       // why it ends; OK: its work is done
+  int64_t step = 0;          // last finished one
+  Member* member = nullptr;  // null: never joined
+};
+// Says why on standard error, reports to the coordinator unless the coordinator ordered it, and
+// returns the exit code.
+int Leave(const Leaving& leaving, const Abort& abort, const SignalWatch& signals);
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+// first_cause.h: of all that went wrong, what went wrong first. A member's own error or death comes
+// before the errors of those who only noticed it; when all only noticed that somebody did not
+// answer, that one is the cause. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/coordinator.pb.h"
+
+namespace lockstep {
+
+struct MemberId {
+  Role role = WORKER;
+  int index = 0;
+  friend auto operator<=>(const MemberId&, const MemberId&) = default;
+  std::string ToString() const;  // "worker 2"
+};
+
+struct Failure {
+  MemberId member;
+  absl::Status status;
+  int64_t step = 0;
+  bool consequence = false;
+  bool lost = false;  // it did not report this itself: it is dead, silent or did not answer
+  std::vector<std::string> blamed = {};  // of a consequence: whom its message names
+};
+
+// In the order in which they were reported, except that causes precede consequences. May add the
+// member of `declared` that the others wait for.
+void PutFirstCauseFirst(const std::vector<MemberId>& declared, std::vector<Failure>* failures);
+
+}  // namespace lockstep
