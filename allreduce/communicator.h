@@ -3,17 +3,18 @@
 // order. Each call is checked: sequence number, operation, dtype, count and algorithm travel with
 // the data. A mismatch or a missing rank is an error on every rank within limits.sync_timeout_ms,
 // naming all missing ranks and both sides of a mismatch (InvalidArgument: mismatch;
-// DeadlineExceeded: late; Unavailable: lost). No rank receives a result then (the data are
-// unspecified), the group is dead, and each later call returns the first error at once.
-// A rank returns only when every rank has made the same call. If one is lost after that, a rank
-// that is through already has its result, the right one, and fails in its next call. Threads: one
-// object, one thread at a time.
+// DeadlineExceeded: late; Unavailable: lost; both with BlamedBy(), e.g. "rank 2"). No rank receives
+// a result then (the data are unspecified), the group is dead, and each later call returns the
+// first error at once. A rank returns only when every rank has made the same call. If one is lost
+// after that, a rank that is through already has its result, the right one, and fails in its next
+// call. Threads: one object, one thread at a time.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
 #include "absl/status/status.h"
+#include "allreduce/schedule/algorithm.h"
 #include "allreduce/transport/link.h"
 #include "base/clock.h"
 #include "base/limits.h"
@@ -21,9 +22,6 @@
 #include "base/traffic.h"
 
 namespace lockstep {
-
-enum class Algorithm : uint8_t { kRing = 0 };
-const char* NameOf(Algorithm algorithm);  // "ring"
 
 class Communicator {
  public:

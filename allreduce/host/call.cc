@@ -18,14 +18,6 @@ std::string OperationName(Operation operation) {
 
 }  // namespace
 
-const char* NameOf(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::kRing:
-      return "ring";
-  }
-  return "unknown algorithm";
-}
-
 uint64_t FingerprintOf(const CallDescription& call) {
   return Fingerprint64(std::as_bytes(std::span(&call, 1)));
 }

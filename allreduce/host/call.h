@@ -6,7 +6,8 @@
 #include <string>
 #include <type_traits>
 
-#include "allreduce/communicator.h"
+#include "allreduce/schedule/algorithm.h"
+#include "base/numeric/dtype.h"
 
 namespace lockstep {
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "allreduce/transport/link.h"
 #include "base/check.h"
+#include "base/status.h"
 
 namespace lockstep {
 namespace {
@@ -79,11 +80,12 @@ class Explanation {
       parts.push_back(
           absl::StrCat("every rank made this call, but data did not arrive: ", Waits()));
     }
-    return absl::Status(
+    const absl::Status status(
         Code(), absl::StrCat(ToString(own.call), ", rank ", view_.rank, " of ", world_size(),
                              ": failed after ", view_.elapsed_ms, " ms (limits.sync_timeout_ms = ",
                              view_.sync_timeout_ms, "): ", absl::StrJoin(parts, "; "),
                              ". No rank has a result; the group is dead, rebuild it"));
+    return differ_ ? status : Blame(status, Absent());
   }
 
  private:
@@ -129,6 +131,14 @@ class Explanation {
     if (cause_ != nullptr && absl::IsInvalidArgument(*cause_)) return cause_->code();
     if (!lost_.empty()) return absl::StatusCode::kUnavailable;
     return cause_ == nullptr ? absl::StatusCode::kDeadlineExceeded : cause_->code();
+  }
+
+  // "rank 2" for each rank that is lost or missing, the lost ones first.
+  std::vector<std::string> Absent() const {
+    std::vector<std::string> names;
+    for (const int rank : lost_) names.push_back(absl::StrCat("rank ", rank));
+    for (const int rank : missing_) names.push_back(absl::StrCat("rank ", rank));
+    return names;
   }
 
   // "all_reduce #0 (... count 1 ...) on ranks 0, 2; all_reduce #0 (... count 2 ...) on rank 1"

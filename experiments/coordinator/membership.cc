@@ -33,6 +33,7 @@ Membership::Membership(MembershipConfig config, int64_t now_ns)
 
 std::vector<Effect> Membership::OnEvent(int64_t session, const MemberEvent& event, int64_t now_ns) {
   std::vector<Effect> effects;
+  if (phase_ == Phase::kJoining) CheckDeadlines(now_ns, &effects);
   if (event.event_case() == MemberEvent::kJoin) {
     OnJoin(session, event.join(), now_ns, &effects);
     return effects;

@@ -2,8 +2,10 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <utility>
@@ -19,7 +21,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int kTickMs = 50;
+constexpr int64_t kTickMs = 50;
 
 std::string RandomToken() {
   std::random_device device;
@@ -27,9 +29,21 @@ std::string RandomToken() {
 }
 
 // Waits for a tick or for the user's interrupt, whichever comes first.
-void WaitTick(const Abort* abort) {
+void WaitTick(int64_t tick_ms, const Abort* abort) {
   pollfd fd{abort == nullptr ? -1 : abort->fd(), POLLIN, 0};
-  poll(&fd, 1, kTickMs);
+  poll(&fd, 1, static_cast<int>(tick_ms));
+}
+
+// A process's last words; empty when it said nothing.
+std::string LastLine(const std::string& path) {
+  constexpr std::streamoff kTailBytes = 4096;
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  file.seekg(std::max<std::streamoff>(0, file.tellg() - kTailBytes));
+  std::string last;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty()) last = line;
+  }
+  return last;
 }
 
 class Run {
@@ -63,10 +77,13 @@ class Run {
   void Watch(const Abort& abort, const std::function<void(const RunProgress&)>& progress,
              const std::function<void(const std::string&)>& line) {
     while (!coordinator_->stopping()) {
-      WaitTick(&abort);
+      WaitTick(std::min(kTickMs, limits_.heartbeat_ms), &abort);
       if (!abort.status().ok()) coordinator_->RequestStop(abort.status());
-      for (const ProcessExit& exit : processes_.Reap())
-        coordinator_->OnExit(exit.member, exit.clean, exit.how);
+      for (const ProcessExit& exit : processes_.Reap()) {
+        const std::string said = LastLine(LogPath(exit.member));
+        coordinator_->OnExit(exit.member, exit.clean,
+                             said.empty() ? exit.how : absl::StrCat(exit.how, ": ", said));
+      }
       coordinator_->Tick();
       for (const std::string& text : coordinator_->TakeLines()) line(text);
       progress({.running = coordinator_->running(), .step = coordinator_->step()});
@@ -79,7 +96,7 @@ class Run {
     const int64_t stop_ns = clock_.NowNs();
     bool killed = false;
     while (!processes_.empty()) {
-      WaitTick(nullptr);
+      WaitTick(killed ? kTickMs : std::min(kTickMs, limits_.stop_grace_ms), nullptr);
       for (const ProcessExit& exit : processes_.Reap()) {
         if (exit.clean || !outcome.status.ok()) continue;
         outcome.status = absl::InternalError(

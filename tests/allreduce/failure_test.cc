@@ -152,6 +152,7 @@ TEST_P(FailureTest, ACallOneRankSkippedLeavesItMissing) {
     EXPECT_THAT(statuses[static_cast<size_t>(rank)],
                 StatusIs(StatusCode::kDeadlineExceeded, "missing: rank 1."));
     EXPECT_THAT(MessageOf(statuses[static_cast<size_t>(rank)]), HasSubstr("all_reduce #1"));
+    EXPECT_THAT(BlamedBy(statuses[static_cast<size_t>(rank)]), testing::ElementsAre("rank 1"));
   }
 }
 

@@ -48,13 +48,13 @@ TEST(RenderTerminal, ShowsTheQuickstart) {
   const std::string text = RenderTerminal(
       Decided(run), {.report_path = "runs/2026-01-02T03-04-quickstart/report.html", .spec = ""});
   EXPECT_EQ(text,
-            R"(ps_sync and ring keep 4 identical replicas; none drifts 12 % apart; busiest link
-per step: ps_sync server 0 in 0.804 MB against ring worker 2 out 0.600 MB;
-speed: not decided on this host (6 processes on 2 cores)
+            R"(ps_sync and ring keep 4 identical replicas; none drifts 12 % apart; speed: not
+decided on this host (6 processes on 2 cores)
 
-Counted bytes are within 0.50 % of the formulas. Repeated blocks of the same
-seed ended with the same bits: ps_sync and ring. Times on this host show its
-CPU; more cores or more hosts would decide the speed.
+Busiest link per step: ps_sync server 0 in 0.804 MB against ring worker 2 out
+0.600 MB. Counted bytes are within 0.50 % of the formulas. Repeated blocks of
+the same seed ended with the same bits: ps_sync and ring. Times on this host
+show its CPU; more cores or more hosts would decide the speed.
 
 variant  samples    step ms  MB sent  formula       busiest  replicas   final
               /s    p50/p95  /worker       MB       link MB              loss

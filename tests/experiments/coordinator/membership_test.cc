@@ -67,6 +67,7 @@ class Cluster {
     event.mutable_failed()->set_consequence(consequence);
     Event(rank, event);
   }
+  void Advance(int64_t ms) { clock_.AdvanceMs(ms); }
   std::vector<Effect> Pass(int64_t ms) {
     clock_.AdvanceMs(ms);
     return membership_.OnTick(clock_.NowNs());
@@ -179,6 +180,16 @@ TEST(MembershipTest, WaitingIsVisibleAndBounded) {
   EXPECT_THAT(
       cluster.membership().outcome(),
       StatusIs(StatusCode::kDeadlineExceeded, "waiting for worker 1; present: worker 0, worker 2"));
+}
+
+// A group that completes too late is late, whether or not a tick came in between.
+TEST(MembershipTest, TheLastMemberMayComeTooLate) {
+  Cluster cluster(2, 0);
+  cluster.Join(WORKER, 0);
+  cluster.Advance(30'001);
+  cluster.Join(WORKER, 1);
+  EXPECT_THAT(cluster.membership().outcome(),
+              StatusIs(StatusCode::kDeadlineExceeded, "waiting for worker 1; present: worker 0"));
 }
 
 // CASES R07: the first cause comes first, whoever reports first.

@@ -1,0 +1,11 @@
+// algorithm.h: the names of the ways to run a collective; each has a generator beside this file.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep {
+
+enum class Algorithm : uint8_t { kRing = 0 };
+const char* NameOf(Algorithm algorithm);  // "ring"
+
+}  // namespace lockstep
