@@ -160,15 +160,15 @@ class FreezeTest : public testing::TestWithParam<std::string> {};
 
 // CASES R04: the collective's timeout is honoured on either way: a rank that never calls is named.
 TEST_P(FreezeTest, ASilentRankEndsTheRunAtTheTimeout) {
-  LongRun run(GetParam(),
-              {"--set", "limits.sync_timeout_ms=1000", "--set", "limits.lease_ms=60000"});
+  LongRun run(GetParam(), {"--set", "limits.sync_timeout_ms=1000", "--set", "limits.lease_ms=60000",
+                           "--set", "limits.stop_grace_ms=500"});
   ASSERT_TRUE(run.Trains());
   const std::vector<pid_t> pids = run.Pids(GetParam() == "ps_sync" ? 2 : 0);
   ASSERT_EQ(kill(run.Pid("worker", 2), SIGSTOP), 0);
   const CommandResult result = run.command().Wait(12);
   ASSERT_FALSE(result.timed_out);
   EXPECT_EQ(result.exit_code, 3) << result.err;
-  EXPECT_GE(result.elapsed_s, 1);
+  EXPECT_GE(result.elapsed_s, 1 + 0.5);  // sync_timeout_ms, then stop_grace_ms for the frozen one
   EXPECT_LE(result.elapsed_s,
             1 + 3 + 3);  // timeout, R04's three seconds, SIGKILL for the frozen one
   ExpectGone(pids);

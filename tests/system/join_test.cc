@@ -173,7 +173,6 @@ INSTANTIATE_TEST_SUITE_P(
         LimitCase{"JoinTimeout", {"join_timeout_ms=1"}, "ring", "join_timeout_ms 1"},
         LimitCase{"Lease", {"heartbeat_ms=1", "lease_ms=2"}, "ring", "lease_ms 2"},
         LimitCase{"LeaseBelowHeartbeat", {"lease_ms=1"}, "ring", "lease_ms"},
-        LimitCase{"StopGrace", {"stop_grace_ms=1"}, "ring", "stop_grace_ms 1"},
         LimitCase{"MessageBytes", {"message_bytes_max=1024"}, "ps_sync", "message_bytes_max"},
         LimitCase{"StagedBytes", {"staged_bytes_max=1"}, "ps_sync", "staged_bytes_max"},
         LimitCase{"SyncTimeoutRing", {"sync_timeout_ms=1"}, "ring", "sync_timeout_ms"},
