@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "base/check.h"
+#include "tests/support/places.h"
 
 namespace lockstep {
 namespace {
@@ -88,7 +89,7 @@ CommandResult RunCommand(const std::vector<std::string>& argv, double timeout_s)
 }
 
 std::vector<std::string> CompareCommand(const std::vector<std::string>& arguments) {
-  std::vector<std::string> argv = {LOCKSTEP_BIN_DIR "/lockstep", "compare"};
+  std::vector<std::string> argv = {BinDir() + "/lockstep", "compare"};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   return argv;
 }

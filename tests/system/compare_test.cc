@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "experiments/analyse/run_json.h"
+#include "tests/support/places.h"
 #include "tests/support/status_matchers.h"
 #include "tests/system/command.h"
 
@@ -177,8 +178,7 @@ TEST(CompareTest, OutputPlaceIsCheckedFirst) {
 }
 
 TEST(CompareTest, HelpHasAnExampleAndJsonGoesToStandardOutput) {
-  const CommandResult help =
-      RunCommand({LOCKSTEP_BIN_DIR "/lockstep", "compare", "--help"}, kTimeoutS);
+  const CommandResult help = RunCommand({BinDir() + "/lockstep", "compare", "--help"}, kTimeoutS);
   EXPECT_EQ(help.exit_code, 0);
   EXPECT_THAT(help.out, HasSubstr("--set"));
   EXPECT_THAT(help.out, HasSubstr("Example"));

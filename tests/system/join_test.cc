@@ -12,6 +12,7 @@
 #include "base/member/member.h"
 #include "experiments/coordinator/server.h"
 #include "experiments/spec/spec.h"
+#include "tests/support/places.h"
 #include "tests/support/status_matchers.h"
 #include "tests/system/command.h"
 
@@ -48,7 +49,7 @@ class Coordination {
 
   void StartWorker(int rank, const std::string& token = kToken) {
     workers_.push_back(std::make_unique<Subprocess>(
-        std::vector<std::string>{LOCKSTEP_BIN_DIR "/worker", "--coordinator", server_->endpoint(),
+        std::vector<std::string>{BinDir() + "/worker", "--coordinator", server_->endpoint(),
                                  "--rank", std::to_string(rank), "--token", token}));
   }
   // Ticks until `condition`, collecting the user's lines.
@@ -138,7 +139,7 @@ TEST(JoinTest, MembersLeaveWhenTheCoordinatorIsSilent) {
 
 TEST(JoinTest, NoCoordinatorIsAnErrorNotAWait) {
   const CommandResult result =
-      RunCommand({LOCKSTEP_BIN_DIR "/worker", "--coordinator", "127.0.0.1:1", "--rank", "0"}, 20);
+      RunCommand({BinDir() + "/worker", "--coordinator", "127.0.0.1:1", "--rank", "0"}, 20);
   EXPECT_FALSE(result.timed_out);
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_THAT(result.err, HasSubstr("127.0.0.1:1"));

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/places.h"
+
 namespace lockstep {
 namespace {
 
@@ -82,7 +84,7 @@ struct SourceFile {
 
 SourceFile ReadSource(const fs::path& path) {
   SourceFile file;
-  file.path = fs::relative(path, LOCKSTEP_SOURCE_DIR).string();
+  file.path = fs::relative(path, SourceDir()).string();
   std::ifstream stream(path);
   for (std::string line; std::getline(stream, line);) file.lines.push_back(line);
   return file;
@@ -92,8 +94,7 @@ std::vector<SourceFile> Sources() {
   std::vector<SourceFile> files;
   for (const char* room :
        {"base", "proto", "allreduce", "ps_server", "worker", "experiments", "tests"}) {
-    for (const auto& entry :
-         fs::recursive_directory_iterator(fs::path(LOCKSTEP_SOURCE_DIR) / room)) {
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(SourceDir()) / room)) {
       const std::string path = entry.path().string();
       const std::string extension = entry.path().extension().string();
       if (path.find("node_modules") != std::string::npos) continue;

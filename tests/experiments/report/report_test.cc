@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "experiments/report/sections.h"
+#include "tests/support/places.h"
 #include "tests/support/status_matchers.h"
 
 namespace lockstep {
@@ -30,8 +31,7 @@ std::string ReadText(const std::string& path) {
 
 RunFile Golden(const std::string& name) {
   RunFile run;
-  const std::string path =
-      absl::StrCat(LOCKSTEP_SOURCE_DIR, "/tests/browser/golden/", name, ".json");
+  const std::string path = absl::StrCat(SourceDir(), "/tests/browser/golden/", name, ".json");
   const auto status = google::protobuf::util::JsonStringToMessage(ReadText(path), &run);
   EXPECT_TRUE(status.ok()) << path << ": " << status.ToString();
   return run;
@@ -63,7 +63,7 @@ TEST_P(GoldenTest, VerdictAndTable) {
   const std::string html = absl::StrCat(HeadHtml(view), TableHtml(view));
   const std::string file = absl::StrCat(GetParam(), ".html");
   const std::string expected =
-      ReadText(absl::StrCat(LOCKSTEP_SOURCE_DIR, "/tests/experiments/report/golden/", file));
+      ReadText(absl::StrCat(SourceDir(), "/tests/experiments/report/golden/", file));
   if (html == expected) return;
   const std::string actual = absl::StrCat(testing::TempDir(), "report-golden-", file);
   std::ofstream(actual) << html;

@@ -5,13 +5,13 @@
 #include <sstream>
 
 #include "tests/experiments/spec/spec_support.h"
+#include "tests/support/places.h"
 #include "tests/support/status_matchers.h"
 
 namespace lockstep {
 namespace {
 
-const std::filesystem::path kSpecs =
-    std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "experiments/specs";
+const std::filesystem::path kSpecs = std::filesystem::path(SourceDir()) / "experiments/specs";
 
 std::string FileText(const std::filesystem::path& path) {
   std::ostringstream text;
