@@ -20,7 +20,6 @@ constexpr int32_t kBroadcastChunks = 4;  // enough to keep a short chain busy; t
 // Ranks that are in the call answer at once; whoever doesn't is missing.
 constexpr int64_t kAnswerShare = 10;
 constexpr int64_t kAnswerMsMin = 50;
-constexpr int64_t kAnswerMsMax = 1'000;
 
 class HostCommunicator final : public Communicator {
  public:
@@ -122,7 +121,8 @@ class HostCommunicator final : public Communicator {
       return Annotate(link_->abort_status(), absl::StrCat(ToString(call), ", rank ", rank()));
     }
     const int64_t answer_ms =
-        std::clamp(options_.limits.sync_timeout_ms / kAnswerShare, kAnswerMsMin, kAnswerMsMax);
+        std::min(options_.limits.answer_grace_ms,
+                 std::max(options_.limits.sync_timeout_ms / kAnswerShare, kAnswerMsMin));
     const int64_t deadline_ns = clock_.NowNs() + answer_ms * kNsPerMs;
     while (SomeMayAnswer() && link_->AwaitReports(deadline_ns).ok()) {
     }

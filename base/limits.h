@@ -21,6 +21,8 @@ struct Limits {
   int64_t window_chunks = 8;
   int64_t staged_bytes_max = int64_t{4} << 30;
   int64_t snapshot_bytes_max = int64_t{16} << 20;
+  int64_t settle_ms = 300;
+  int64_t answer_grace_ms = 500;
 };
 
 struct LimitRow {
@@ -32,7 +34,7 @@ struct LimitRow {
 };
 
 inline constexpr int64_t kDayMs = 86'400'000;
-inline constexpr std::array<LimitRow, 12> kLimitRows = {{
+inline constexpr std::array<LimitRow, 14> kLimitRows = {{
     {"join_timeout_ms", &Limits::join_timeout_ms, 1, kDayMs, "all declared members have joined"},
     {"connect_timeout_ms", &Limits::connect_timeout_ms, 1, kDayMs,
      "after the start signal: every link and stream between members is up"},
@@ -52,6 +54,11 @@ inline constexpr std::array<LimitRow, 12> kLimitRows = {{
      "bytes of pushes one server may hold before they are applied"},
     {"snapshot_bytes_max", &Limits::snapshot_bytes_max, 0, int64_t{1} << 40,
      "largest parameter copy a probe writes; above it replicas are compared by hash alone"},
+    {"settle_ms", &Limits::settle_ms, 1, 60'000,
+     "after the first failure: wait for the others' reports, to tell the cause from its "
+     "consequences"},
+    {"answer_grace_ms", &Limits::answer_grace_ms, 1, 60'000,
+     "after a failed exchange: wait for the peers' part of the explanation"},
 }};
 
 }  // namespace lockstep

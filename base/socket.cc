@@ -62,8 +62,9 @@ uint16_t BoundPort(int fd) {
   sockaddr_storage address{};
   socklen_t size = sizeof(address);
   if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
-  if (address.ss_family == AF_INET6)
+  if (address.ss_family == AF_INET6) {
     return ntohs(reinterpret_cast<sockaddr_in6&>(address).sin6_port);
+  }
   return ntohs(reinterpret_cast<sockaddr_in&>(address).sin_port);
 }
 
@@ -102,8 +103,9 @@ absl::StatusOr<Listener> Listen(const Endpoint& endpoint) {
   ASSIGN_OR_RETURN(UniqueFd fd, OpenSocket(*addresses));
   const int on = 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (bind(fd.get(), addresses->ai_addr, addresses->ai_addrlen) != 0)
+  if (bind(fd.get(), addresses->ai_addr, addresses->ai_addrlen) != 0) {
     return BindError(errno, endpoint);
+  }
   constexpr int kBacklog = 128;  // a whole group may connect at once
   if (listen(fd.get(), kBacklog) != 0) return BindError(errno, endpoint);
   const uint16_t port = BoundPort(fd.get());

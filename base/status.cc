@@ -32,7 +32,9 @@ absl::Status Blame(const absl::Status& status, const std::vector<std::string>& m
 std::vector<std::string> BlamedBy(const absl::Status& status) {
   const absl::optional<absl::Cord> payload = status.GetPayload(kBlamedUrl);
   if (!payload.has_value()) return {};
-  return absl::StrSplit(std::string(*payload), ',', absl::SkipEmpty());
+  std::string names;
+  absl::CopyCordToString(*payload, &names);
+  return absl::StrSplit(names, ',', absl::SkipEmpty());
 }
 
 absl::Status ErrnoStatus(int error, const std::string& what) {

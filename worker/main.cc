@@ -65,9 +65,9 @@ int Run(const Arguments& arguments) {
   const SignalWatch signals(&abort);
   std::unique_ptr<Member> member;
   std::unique_ptr<Trainer> trainer;
-  const absl::Status status = Work(arguments, &abort, &member, &trainer);
-  const int64_t step = trainer == nullptr ? 0 : trainer->step();
-  if (trainer != nullptr) trainer->RecordEnd(status);
+  absl::Status status = Work(arguments, &abort, &member, &trainer);
+  const int64_t step = trainer == nullptr ? -1 : trainer->step();
+  if (trainer != nullptr) status = trainer->RecordEnd(status);
   return Leave({.name = absl::StrCat("worker ", arguments.rank),
                 .status = status,
                 .step = step,

@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kBytesPerMb = 1e6;
+constexpr double kBytesPerMb = 1 << 20;  // bucket_cap_mb counts as PyTorch DDP does
 
 // Adds up the time spent between Resume and Pause.
 class Stopwatch {
@@ -80,8 +80,9 @@ class StepTrainer final : public Trainer {
       RETURN_IF_ERROR(OneStep(step));
       step_ = step;
       member->FinishedStep(step);
-      if (probe_.Due(step))
+      if (probe_.Due(step)) {
         probe_.Take(step, model_->parameters(), synchronizer_->optimizer_state());
+      }
       RETURN_IF_ERROR(records_->status());
     }
     return absl::OkStatus();
@@ -89,14 +90,16 @@ class StepTrainer final : public Trainer {
 
   int64_t step() const override { return step_; }
 
-  void RecordEnd(const absl::Status& status) override {
+  absl::Status RecordEnd(const absl::Status& status) override {
     Record record;
     record.mutable_ended()->set_code(static_cast<int>(status.code()));
-    record.mutable_ended()->set_message(std::string(status.message()));
+    record.mutable_ended()->set_message(absl::StrCat(status.message()));
     record.mutable_ended()->set_step(step_);
-    if (synchronizer_ != nullptr)
+    if (synchronizer_ != nullptr) {
       *record.mutable_ended()->mutable_traffic() = CountOf(TakeTraffic());
+    }
     records_->Write(record);
+    return status.ok() ? records_->status() : status;
   }
 
  private:
@@ -106,10 +109,11 @@ class StepTrainer final : public Trainer {
     Gather(dataset_, sampler_.Batch(step), &samples_);
     size_t next_bucket = 0;
     const auto ready = [&](int tensor) -> absl::Status {
-      if (next_bucket == buckets_.size() || buckets_[next_bucket].first_tensor != tensor)
+      if (next_bucket == buckets_.size() || buckets_[next_bucket].first_tensor != tensor) {
         return absl::OkStatus();
+      }
       sync.Resume();
-      const absl::Status status =
+      absl::Status status =
           synchronizer_->GradientReady(step, buckets_[next_bucket++], model_->gradients());
       sync.Pause();
       return status;

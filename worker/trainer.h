@@ -36,7 +36,8 @@ class Trainer {
   virtual absl::Status Train(Member* member) = 0;
   // The last finished step.
   virtual int64_t step() const = 0;
-  virtual void RecordEnd(const absl::Status& status) = 0;
+  // The last record. Returns `status`, or why it could not be written.
+  virtual absl::Status RecordEnd(const absl::Status& status) = 0;
 };
 
 }  // namespace lockstep

@@ -202,7 +202,7 @@ std::optional<FailureReport> DecodeReport(const std::string& bytes, int world_si
   FailureReport report;
   if (!TakeRanks(wire.waiting_for_ranks, wire.waiting_for, world_size, &report.waiting_for) ||
       !TakeRanks(wire.lost_ranks, wire.lost, world_size, &report.lost) ||
-      wire.text_bytes > kTextMax) {
+      wire.text_bytes > kTextMax || wire.code == 0) {
     return std::nullopt;
   }
   report.call = wire.call;

@@ -22,6 +22,7 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kAbortPollMs = 20;
+constexpr int64_t kForeverMs = 10'000 * kDayMs;
 
 class StreamMember final : public Member {
  public:
@@ -75,7 +76,8 @@ class StreamMember final : public Member {
     MemberEvent event;
     event.mutable_connected();
     Send(event);
-    return Await([this] { return go_; }, limits_.connect_timeout_ms + limits_.lease_ms,
+    return Await([this] { return go_; },
+                 limits_.connect_timeout_ms + limits_.sync_timeout_ms + limits_.lease_ms,
                  "waiting for the other members to connect");
   }
 
@@ -90,19 +92,20 @@ class StreamMember final : public Member {
   }
 
   absl::Status AwaitStop() override {
-    // Bounded by the coordinator's lease: its silence requests the abort that ends this wait.
-    return Await([this] { return stopped_; }, kDayMs, "waiting for the end of the run");
+    // The lease bounds this wait: the coordinator's silence requests the abort that ends it.
+    return Await([this] { return stopped_; }, kForeverMs, "waiting for the end of the run");
   }
 
   void Fail(const absl::Status& status, int64_t step) override {
     MemberEvent event;
     lockstep::Failed* failed = event.mutable_failed();
     failed->set_code(static_cast<int>(status.code()));
-    failed->set_message(std::string(status.message()));
+    failed->set_message(absl::StrCat(status.message()));
     failed->set_step(step);
     failed->set_consequence(status.code() == absl::StatusCode::kUnavailable ||
                             status.code() == absl::StatusCode::kDeadlineExceeded ||
-                            status.code() == absl::StatusCode::kAborted);
+                            status.code() == absl::StatusCode::kAborted ||
+                            status.code() == absl::StatusCode::kCancelled);
     for (const std::string& member : BlamedBy(status)) failed->add_blamed(member);
     Send(event);
     MutexLock lock(&mu_);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdio>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/exit_code.h"
 #include "base/numeric/isa.h"
@@ -47,8 +48,9 @@ Started DescribeProcess(const std::string& role, int index, const RunConfig& run
 int Leave(const Leaving& leaving, const Abort& abort, const SignalWatch& signals) {
   constexpr int kSignalBase = 128;
   if (leaving.status.ok()) return kExitOk;
-  absl::FPrintF(stderr, "%s, after step %d: %s\n", leaving.name, leaving.step,
-                leaving.status.ToString());
+  const std::string when =
+      leaving.step < 0 ? "before training" : absl::StrCat("after step ", leaving.step);
+  absl::FPrintF(stderr, "%s, %s: %s\n", leaving.name, when, leaving.status.ToString());
   const bool own = abort.status().ok();
   if (leaving.member != nullptr && own) leaving.member->Fail(leaving.status, leaving.step + 1);
   return signals.received() != 0 ? kSignalBase + signals.received() : ExitCodeFor(leaving.status);

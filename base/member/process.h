@@ -27,7 +27,7 @@ Started DescribeProcess(const std::string& role, int index, const RunConfig& run
 struct Leaving {
   std::string name;          // "worker 2"
   absl::Status status;       // why it ends; OK: its work is done
-  int64_t step = 0;          // last finished one
+  int64_t step = 0;          // last finished one; -1: not yet training
   Member* member = nullptr;  // null: never joined
 };
 // Says why on standard error, reports to the coordinator unless the coordinator ordered it, and

@@ -26,11 +26,8 @@ absl::StatusOr<UniqueFd> CreateFile(const std::string& path) {
 
 class FileRecordWriter final : public RecordWriter {
  public:
-  FileRecordWriter(std::string path, UniqueFd records, UniqueFd snapshots, const Clock& clock)
-      : path_(std::move(path)),
-        clock_(clock),
-        records_(std::move(records)),
-        snapshots_(std::move(snapshots)) {}
+  FileRecordWriter(std::string path, UniqueFd records, const Clock& clock)
+      : path_(std::move(path)), clock_(clock), records_(std::move(records)) {}
 
   void Write(Record record) override {
     record.set_time_ns(clock_.NowNs());
@@ -44,6 +41,7 @@ class FileRecordWriter final : public RecordWriter {
   int64_t WriteSnapshot(std::span<const float> parameters) override {
     MutexLock lock(&mu_);
     const int64_t offset = snapshot_bytes_;
+    if (!snapshots_.valid() && status_.ok()) OpenSnapshots();
     WriteAll(snapshots_, parameters.data(), parameters.size_bytes());
     snapshot_bytes_ += static_cast<int64_t>(parameters.size_bytes());
     return offset;
@@ -55,6 +53,15 @@ class FileRecordWriter final : public RecordWriter {
   }
 
  private:
+  void OpenSnapshots() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    absl::StatusOr<UniqueFd> file = CreateFile(absl::StrCat(path_, ".params"));
+    if (file.ok()) {
+      snapshots_ = *std::move(file);
+    } else {
+      status_ = file.status();
+    }
+  }
+
   void WriteAll(const UniqueFd& fd, const void* bytes, size_t size)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     const char* next = static_cast<const char*>(bytes);
@@ -84,8 +91,7 @@ class FileRecordWriter final : public RecordWriter {
 absl::StatusOr<std::unique_ptr<RecordWriter>> RecordWriter::Create(const std::string& path,
                                                                    const Clock& clock) {
   ASSIGN_OR_RETURN(UniqueFd records, CreateFile(path));
-  ASSIGN_OR_RETURN(UniqueFd snapshots, CreateFile(absl::StrCat(path, ".params")));
-  return std::make_unique<FileRecordWriter>(path, std::move(records), std::move(snapshots), clock);
+  return std::make_unique<FileRecordWriter>(path, std::move(records), clock);
 }
 
 absl::StatusOr<std::vector<Record>> ReadRecords(const std::string& path) {

@@ -8,6 +8,7 @@
 #include <array>
 #include <csignal>
 #include <cstdint>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -16,10 +17,14 @@ namespace lockstep {
 
 SignalWatch::SignalWatch(Abort* abort) : abort_(abort), stop_fd_(eventfd(0, EFD_CLOEXEC)) {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGCHLD, SIG_DFL);  // ignored by a parent, it would hide how children end
   sigset_t watched;
   sigemptyset(&watched);
   sigaddset(&watched, SIGINT);
   sigaddset(&watched, SIGTERM);
+  struct sigaction hang_up {};
+  sigaction(SIGHUP, nullptr, &hang_up);
+  if (hang_up.sa_handler != SIG_IGN) sigaddset(&watched, SIGHUP);  // nohup asked us to stay
   CHECK_EQ(pthread_sigmask(SIG_BLOCK, &watched, nullptr), 0);
   signal_fd_ = signalfd(-1, &watched, SFD_CLOEXEC);
   CHECK(signal_fd_ >= 0 && stop_fd_ >= 0);
@@ -45,7 +50,7 @@ void SignalWatch::Watch() {
     int none = 0;
     received_.compare_exchange_strong(none, static_cast<int>(info.ssi_signo));
     abort_->Request(absl::CancelledError(
-        absl::StrCat("interrupted by ", info.ssi_signo == SIGINT ? "SIGINT" : "SIGTERM")));
+        absl::StrCat("interrupted by SIG", sigabbrev_np(static_cast<int>(info.ssi_signo)))));
   }
 }
 

@@ -1,5 +1,5 @@
-// signals.h: SIGINT and SIGTERM become an abort request, so that every wait of the process ends.
-// Create it in main before any other thread: it blocks both signals for all of them. SIGPIPE is
+// signals.h: SIGINT, SIGTERM and SIGHUP become an abort request, so that every wait of the process
+// ends. Create it in main before any other thread: it blocks them for all of those. SIGPIPE is
 // ignored.
 #pragma once
 

@@ -37,20 +37,17 @@ Count CountWorker(const RunRecord& run, const MemberRecord& worker) {
   return count;
 }
 
-// An Applied event counts what passed since the previous one, so its sent bytes are the parameters
-// of the step before. The first step therefore sees no answers yet and is left out even without a
-// warm-up; in a run of one step the answers are what came after it.
+// An Applied event counts exactly its own step: all pushes of it, and the pulls and parameters of
+// the version that it made.
 Count CountServer(const RunRecord& run, const MemberRecord& server) {
   Count count;
-  const bool one_step = run.steps() == 1;
-  const int64_t left_out = one_step ? 0 : std::max(WarmupSteps(run.steps()), 1);
+  const int64_t left_out = WarmupSteps(run.steps());
   int64_t last = left_out;
   for (const Applied& applied : server.applied) {
     if (applied.step() <= left_out) continue;
     count.Add(applied.traffic());
     last = std::max(last, applied.step());
   }
-  if (one_step && server.ended) count.Add(server.ended->traffic());
   count.steps = static_cast<double>(last - left_out);
   return count;
 }
@@ -91,16 +88,14 @@ void OfferBusiest(const std::string& role, const RoleCount& counts, VariantResul
   }
 }
 
-// What one process sent outside its steps. A server's last answers come after its last Applied
-// event and belong to that step, so its Ended traffic is left out.
+// What all processes sent outside their steps.
 double SetUpBytes(const RunRecord& run) {
   double bytes = 0;
-  for (const MemberRecord& worker : run.workers) {
-    bytes += static_cast<double>(worker.set_up.sent_bytes());
-    if (worker.ended) bytes += static_cast<double>(worker.ended->traffic().sent_bytes());
-  }
-  for (const MemberRecord& server : run.servers) {
-    bytes += static_cast<double>(server.set_up.sent_bytes());
+  for (const auto* members : {&run.workers, &run.servers}) {
+    for (const MemberRecord& member : *members) {
+      bytes += static_cast<double>(member.set_up.sent_bytes());
+      if (member.ended) bytes += static_cast<double>(member.ended->traffic().sent_bytes());
+    }
   }
   return bytes;
 }

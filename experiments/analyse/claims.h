@@ -30,8 +30,9 @@ Evidence CollectEvidence(const RunFile& run);
 std::string ReplicaClaim(const Evidence& evidence);  // "ps_sync and ring keep 4 identical replicas"
 std::string ControlClaim(const Evidence& evidence);  // "none drifts 12 % apart"
 std::string BusiestClaim(const Evidence& evidence);  // "busiest link per step: ..."
-std::string FormulaClaim(const Evidence& evidence);  // "Counted bytes are within 0.40 % of ..."
-std::string HashClaim(const Evidence& evidence);     // "Repeated blocks ... the same bits"
+// "Counted bytes are within 0.40 % of ...", above 1 % "... differ ... by up to 6.1 %: ..."
+std::string FormulaClaim(const Evidence& evidence);
+std::string HashClaim(const Evidence& evidence);  // "Repeated blocks ... the same bits"
 std::string FinishedClaim(
     const Evidence& evidence);  // "ps_sync and ring finished 60 steps"; never empty
 

@@ -202,10 +202,11 @@ void AggregateReplicas(const std::vector<const RunRecord*>& runs, const Snapshot
   bool compared = false;
   for (const RunRecord* run : runs) {
     const std::vector<ProbeRow> rows = ProbeRows(*run);
-    // One worker has nobody to be compared with.
+    // One worker has nobody to be compared with, and equal start values promise nothing yet.
     compared = compared || (run->workers.size() > 1 &&
-                            std::any_of(rows.begin(), rows.end(),
-                                        [](const ProbeRow& row) { return row.whole(); }));
+                            std::any_of(rows.begin(), rows.end(), [](const ProbeRow& row) {
+                              return row.whole() && row.step >= 1;
+                            }));
     first_diff = FirstDifference(rows);
     if (first_diff) {
       shown = run;
@@ -221,6 +222,11 @@ void AggregateReplicas(const std::vector<const RunRecord*>& runs, const Snapshot
     replicas->set_state(compared ? "identical" : "unchecked");
   }
   if (shown != nullptr) ShowProbes(*shown, ProbeRows(*shown), snapshots, replicas);
+  if (replicas->state() == "unchecked" &&
+      replicas->max_rel().kind_case() == google::protobuf::Value::kNumberValue) {
+    replicas->mutable_max_rel()->set_null_value(google::protobuf::NULL_VALUE);
+    replicas->set_max_rel_reason("no step was compared, only the start values");
+  }
   AggregateFinalHash(runs, result);
 }
 

@@ -1,10 +1,11 @@
 // replicas.h: are the workers' copies the same, since when not, and how far apart.
 // Identical: at every probe of every run all workers show the same hash of parameters, and of
-// optimizer state where workers hold it. Distance: the largest |a - b| / max|w| over pairs of
-// workers, max|w| over all of them, from the parameter copies of the probe; where all parameter
-// hashes are equal it is 0, with or without copies.
-// Errors: none; a distance that cannot be had is null, with its reason.
-// Threads: any. Memory: one probe's copies of all workers at a time.
+// optimizer state where workers hold it, and at least one probe after a step is of all workers.
+// Unchecked: no difference, but no such probe either. Distance: the largest |a - b| / max|w| over
+// pairs of workers, max|w| over all of them, from the parameter copies of the probe; where all
+// parameter hashes are equal it is 0, with or without copies. Errors: none; a distance that cannot
+// be had is null, with its reason. Threads: any. Memory: one probe's copies of all workers at a
+// time.
 #pragma once
 
 #include <functional>

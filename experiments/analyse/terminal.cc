@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <string_view>
 #include <vector>
@@ -24,9 +25,10 @@ using Row = std::array<std::string, kColumns>;
 
 // Every cell but the variant has a bound, so that the table fits whatever the numbers are; the
 // variant's column takes what is left.
-constexpr size_t kRateChars = 9;
+constexpr size_t kRateChars = 8;
 constexpr size_t kNumberChars = 6;
-constexpr size_t kShareChars = 5;
+constexpr size_t kShareChars = 7;
+constexpr size_t kLossChars = 8;  // "0.000412"; a loss has no smaller unit to go to
 constexpr size_t kNodeChars = 8;
 constexpr std::array<bool, kColumns> kRight = {false, true, true, true, true, true, false, true};
 constexpr char kAbsent[] = "-";
@@ -84,6 +86,41 @@ std::string Wrap(const std::string& text, const std::string& indent) {
   return result;
 }
 
+// A column's unit, `divisor` of what the run file holds. Three digits of 0.01 and above fit into
+// kNumberChars, so smaller values take the smaller unit; all rows the same, so that they compare.
+struct Unit {
+  const char* name;
+  double divisor;
+};
+Unit PickUnit(const std::vector<double>& values, const Unit& large, const Unit& small) {
+  constexpr double kLeast = 0.01;
+  constexpr double kMost = 999'999;
+  double least = kLeast * large.divisor;
+  double most = 0;
+  for (const double value : values) {
+    if (value > 0) least = std::min(least, value);
+    most = std::max(most, value);
+  }
+  const bool fits = most <= kMost * small.divisor;
+  return least < kLeast * large.divisor && fits ? small : large;
+}
+
+struct Units {
+  Unit bytes;
+  Unit time;  // run files hold microseconds
+};
+Units UnitsOf(const std::vector<const VariantResult*>& variants) {
+  std::vector<double> bytes;
+  std::vector<double> times_us;
+  for (const VariantResult* variant : variants) {
+    bytes.insert(bytes.end(), {variant->bytes().tx_per_worker_step(), variant->bytes().formula(),
+                               variant->busiest().bytes_per_step()});
+    times_us.insert(times_us.end(), {variant->step_us().p50(), variant->step_us().p95()});
+  }
+  return {.bytes = PickUnit(bytes, {"MB", 1e6}, {"kB", 1e3}),
+          .time = PickUnit(times_us, {"ms", 1e3}, {"us", 1})};
+}
+
 // Three digits, fewer where they would not fit.
 std::string Cell(double value, size_t chars) {
   std::string text = Significant(value, 3);
@@ -95,7 +132,9 @@ std::string Cell(double value, size_t chars) {
   return text;
 }
 
-std::string MegabyteCell(double bytes) { return Cell(bytes / 1e6, kNumberChars); }
+std::string UnitCell(double value, const Unit& unit) {
+  return Cell(value / unit.divisor, kNumberChars);
+}
 
 // "server 0", "in" -> "s0 in".
 std::string ShortNode(const Busiest& busiest) {
@@ -118,25 +157,25 @@ std::string ReplicaCell(const ReplicaResult& replicas) {
   return replicas.state().empty() ? kAbsent : Clip(Ascii(replicas.state()), 12);
 }
 
-Row RowOf(const VariantResult& variant) {
+Row RowOf(const VariantResult& variant, const Units& units) {
   Row row;
   row.fill(kAbsent);
   row[0] = Ascii(variant.id());
   if (variant.has_samples_per_s()) row[1] = Cell(variant.samples_per_s().median(), kRateChars);
   if (variant.has_step_us()) {
-    row[2] = absl::StrCat(Cell(variant.step_us().p50() / 1e3, kNumberChars), "/",
-                          Cell(variant.step_us().p95() / 1e3, kNumberChars));
+    row[2] = absl::StrCat(UnitCell(variant.step_us().p50(), units.time), "/",
+                          UnitCell(variant.step_us().p95(), units.time));
   }
   if (variant.has_bytes()) {
-    row[3] = MegabyteCell(variant.bytes().tx_per_worker_step());
-    row[4] = MegabyteCell(variant.bytes().formula());
+    row[3] = UnitCell(variant.bytes().tx_per_worker_step(), units.bytes);
+    row[4] = UnitCell(variant.bytes().formula(), units.bytes);
   }
   if (variant.has_busiest()) {
     row[5] = absl::StrCat(ShortNode(variant.busiest()), " ",
-                          MegabyteCell(variant.busiest().bytes_per_step()));
+                          UnitCell(variant.busiest().bytes_per_step(), units.bytes));
   }
   row[6] = ReplicaCell(variant.replicas());
-  if (variant.loss().has_final()) row[7] = Cell(variant.loss().final(), kNumberChars);
+  if (variant.loss().has_final()) row[7] = Cell(variant.loss().final(), kLossChars);
   return row;
 }
 
@@ -171,12 +210,14 @@ std::string Line(const Row& row, const std::array<size_t, kColumns>& width, size
 }
 
 std::string Table(const std::vector<const VariantResult*>& variants) {
-  std::vector<Row> rows = {
-      {"variant", "samples", "step ms", "MB sent", "formula", "busiest", "replicas", "final"},
-      {"", "/s", "p50/p95", "/worker", "MB", "link MB", "", "loss"}};
+  const Units units = UnitsOf(variants);
+  const std::string bytes = units.bytes.name;
+  std::vector<Row> rows = {{"variant", "samples", absl::StrCat("step ", units.time.name),
+                            bytes + " sent", "formula", "busiest", "replicas", "final"},
+                           {"", "/s", "p50/p95", "/worker", bytes, "link " + bytes, "", "loss"}};
   std::vector<bool> is_control = {false, false};
   for (const VariantResult* variant : variants) {
-    rows.push_back(RowOf(*variant));
+    rows.push_back(RowOf(*variant, units));
     is_control.push_back(!variant->ranked());
   }
   std::array<size_t, kColumns> width{};
@@ -210,7 +251,8 @@ std::string Notes(const std::vector<const VariantResult*>& variants) {
     }
     formulas.push_back(text);
   }
-  std::string notes = Wrap("bytes per step, 1 MB = 10^6 bytes; s0 = server 0, w0 = worker 0", "  ");
+  std::string notes =
+      Wrap("bytes per step, 1 MB = 10^6 bytes, 1 kB = 10^3; s0 = server 0, w0 = worker 0", "  ");
   if (!formulas.empty()) {
     notes += Wrap(absl::StrCat("formulas: ", absl::StrJoin(formulas, "; ")), "  ");
   }
@@ -243,27 +285,79 @@ std::string Command(const std::string& spec, const std::vector<std::string>& arg
   return absl::StrCat(text, line, "\n");
 }
 
+std::string PathOf(const std::string& assignment) {
+  return assignment.substr(0, assignment.find('='));
+}
+
+// `set` of the last run without what the next command sets itself; a later one of the same field
+// would win, and two are hard to read.
+std::vector<std::string> Kept(const std::vector<std::string>& set,
+                              const std::vector<std::string>& without) {
+  std::vector<std::string> arguments;
+  for (const std::string& assignment : set) {
+    if (std::find(without.begin(), without.end(), PathOf(assignment)) != without.end()) continue;
+    arguments.push_back(absl::StrCat("--set ", ShellQuote(Ascii(assignment))));
+  }
+  return arguments;
+}
+
+// The user's own settings first: the suggestion is what follows them.
+std::string Suggestion(const TerminalOptions& options, const std::vector<std::string>& without,
+                       const std::vector<std::string>& added) {
+  std::vector<std::string> arguments = Kept(options.set, without);
+  arguments.insert(arguments.end(), added.begin(), added.end());
+  return Command(options.spec.empty() ? "quickstart" : options.spec, arguments);
+}
+
+std::string MoreSteps(const RunFile& run) {
+  constexpr int64_t kStepsMax = 10'000'000;  // a spec with more is refused
+  const int64_t own = run.experiment().steps();
+  return absl::StrCat("--set train.steps=",
+                      std::max({int64_t{1}, own, std::min(2 * own, kStepsMax)}));
+}
+
+// One variant with small buckets; all variants where no name fits into a line.
+std::string SmallBuckets(const RunFile& run, const TerminalOptions& options) {
+  constexpr size_t kOnlyChars = 30;  // so that the command stays on one line
+  const VariantResult* only = nullptr;
+  bool has_ranked = false;
+  for (const VariantResult& variant : run.runs()) {
+    has_ranked = has_ranked || variant.ranked();
+    if (variant.ranked() && variant.id().size() <= kOnlyChars) only = &variant;
+  }
+  if (!has_ranked) return "";  // nothing is sent
+  const bool tried =
+      std::find(options.set.begin(), options.set.end(), "bucket_cap_mb=0.1") != options.set.end();
+  const std::string buckets = absl::StrCat("--set bucket_cap_mb=", tried ? "1" : "0.1");
+  std::vector<std::string> without = {"bucket_cap_mb"};
+  if (only == nullptr) return Suggestion(options, without, {buckets});
+  if (only->servers() == 0) {
+    // A spec that gives a server's limit and has no server is refused.
+    without.insert(without.end(), {"limits.window_chunks", "limits.staged_bytes_max"});
+  }
+  return Suggestion(options, without,
+                    {absl::StrCat("--only ", ShellQuote(Ascii(only->id()))), buckets});
+}
+
 std::string Next(const RunFile& run, const TerminalOptions& options) {
   constexpr int kManyBlocks = 5;  // speed claims stop being preliminary
-  const std::string spec = options.spec.empty() ? "quickstart" : options.spec;
   const ExperimentInfo& experiment = run.experiment();
-  constexpr size_t kOnlyChars = 30;  // so that the command stays on one line
-  std::string only;
-  for (const VariantResult& variant : run.runs()) {
-    if (variant.ranked() && variant.id().size() <= kOnlyChars) only = variant.id();
-  }
   const int blocks = experiment.blocks() < kManyBlocks ? kManyBlocks : 2 * experiment.blocks();
   // Half the workers divide any batch that all of them divided.
-  const std::string size = experiment.workers() > 2 && experiment.workers() % 2 == 0
-                               ? absl::StrCat("workers=", experiment.workers() / 2)
-                               : absl::StrCat("train.steps=", std::max(1, 2 * experiment.steps()));
-  std::string text = "Try next:\n";
-  text += Command(spec, {absl::StrCat("--blocks ", blocks)});
-  text += Command(spec, {absl::StrCat("--set ", size)});
-  text += only.empty() ? Command(spec, {"--quick"})
-                       : Command(spec, {absl::StrCat("--only ", ShellQuote(Ascii(only))),
-                                        "--set bucket_cap_mb=0.1"});
-  return text;
+  const bool halves = experiment.workers() > 2 && experiment.workers() % 2 == 0;
+  return absl::StrCat(
+      "Try next:\n", Suggestion(options, {"blocks"}, {absl::StrCat("--blocks ", blocks)}),
+      halves ? Suggestion(options, {"workers"},
+                          {absl::StrCat("--set workers=", experiment.workers() / 2)})
+             : Suggestion(options, {"train.steps"}, {MoreSteps(run)}),
+      SmallBuckets(run, options));
+}
+
+// After a failure the next thing to read are the logs, not another sweep.
+std::string Ending(const RunFile& run, const TerminalOptions& options) {
+  if (run.verdict().rule() != kRuleStopped) return absl::StrCat("\n", Next(run, options));
+  if (options.logs_path.empty()) return "";
+  return absl::StrCat("\nLogs: ", PathText(options.logs_path), "\n");
 }
 
 }  // namespace
@@ -277,7 +371,7 @@ std::string RenderTerminal(const RunFile& run, const TerminalOptions& options) {
   if (!options.report_path.empty()) {
     absl::StrAppend(&text, "\nReport:\n  ", PathText(options.report_path), "\n");
   }
-  absl::StrAppend(&text, "\n", Next(run, options));
+  absl::StrAppend(&text, Ending(run, options));
   return text;
 }
 

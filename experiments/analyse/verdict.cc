@@ -4,6 +4,7 @@
 #include <array>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
@@ -59,6 +60,38 @@ bool IsStopped(const Evidence& evidence) {
          (evidence.run.state() != "aborted" && evidence.run.failures_size() > 0);
 }
 
+// The cause may be a consequence too, of something that nobody reported.
+std::string OthersStopped(const RunFile& run, const FailureInfo* cause) {
+  const auto others = std::count_if(
+      run.failures().begin(), run.failures().end(),
+      [cause](const FailureInfo& failure) { return failure.consequence() && &failure != cause; });
+  if (others == 0) return "";
+  return absl::StrCat(Counted(static_cast<int>(others), "other member"), " stopped because of it");
+}
+
+// The coordinator's wait did not fail, whoever it waited for did.
+bool IsWait(const FailureInfo& failure) {
+  return failure.member() == "coordinator" && absl::StartsWith(failure.message(), "waiting for ");
+}
+
+std::string StoppedHead(const FailureInfo& cause) {
+  if (IsWait(cause)) {
+    // Up to the list of those present, which may be long; all of it stands in the reason.
+    const std::string missing = cause.message().substr(0, cause.message().find(';'));
+    return absl::StrCat("Stopped: ", missing, "; ",
+                        cause.variant().empty()
+                            ? "the run"
+                            : absl::StrCat(cause.variant(), ", block ", cause.block()),
+                        " did not begin");
+  }
+  const std::string when = cause.step() > 0 ? absl::StrCat(" at step ", StepNumber(cause.step()))
+                                            : " before the first step";
+  return absl::StrCat("Stopped: ", cause.member(), cause.lost() ? " was lost" : " failed", when,
+                      cause.variant().empty()
+                          ? ""
+                          : absl::StrCat(" of ", cause.variant(), ", block ", cause.block()));
+}
+
 Text StoppedText(const Evidence& evidence) {
   const FailureInfo* cause = FirstCause(evidence.run);
   Text text;
@@ -67,20 +100,9 @@ Text StoppedText(const Evidence& evidence) {
     text.why = {FinishedClaim(evidence), FinishedBlocks(evidence.run)};
     return text;
   }
-  text.head = absl::StrCat("Stopped: ", cause->member(), cause->lost() ? " was lost" : " failed");
-  absl::StrAppend(&text.head, cause->step() > 0
-                                  ? absl::StrCat(" at step ", StepNumber(cause->step()))
-                                  : std::string(" before the first step"));
-  if (!cause->variant().empty()) {
-    absl::StrAppend(&text.head, " of ", cause->variant(), ", block ", cause->block());
-  }
-  const auto others = std::count_if(evidence.run.failures().begin(), evidence.run.failures().end(),
-                                    [](const FailureInfo& f) { return f.consequence(); });
-  text.why = {cause->message(),
-              others > 0 ? absl::StrCat(Counted(static_cast<int>(others), "other member"),
-                                        " stopped because of it")
-                         : "",
-              FinishedBlocks(evidence.run)};
+  text.head = StoppedHead(*cause);
+  text.why = {IsWait(*cause) ? Capitalised(cause->message()) : cause->message(),
+              OthersStopped(evidence.run, cause), FinishedBlocks(evidence.run)};
   return text;
 }
 
@@ -262,6 +284,19 @@ constexpr std::array<Rule, 10> kRules = {{
     {kRuleNeutral, Always, NeutralText},
 }};
 
+// "gradient mean over 4 workers, global batch 128; ": what one step means, as far as known.
+std::string StepText(const ExperimentInfo& experiment) {
+  std::vector<std::string> parts;
+  if (!experiment.reduce_op().empty()) {
+    parts.push_back(absl::StrCat("gradient ", experiment.reduce_op(), " over ",
+                                 Counted(experiment.workers(), "worker")));
+  }
+  if (experiment.global_batch() > 0) {
+    parts.push_back(absl::StrCat("global batch ", experiment.global_batch()));
+  }
+  return absl::StrCat(absl::StrJoin(parts, ", "), parts.empty() ? "" : "; ");
+}
+
 std::string Caveat(const RunFile& run) {
   const std::string& cpu = run.host().cpu();
   std::vector<std::string> unchecked;
@@ -274,8 +309,9 @@ std::string Caveat(const RunFile& run) {
       {absl::StrCat("Time base ", absl::AsciiStrToUpper(run.experiment().time_base()),
                     ": real processes over loopback on one host (",
                     cpu.empty() ? "CPU unknown" : cpu, ", ", Counted(run.host().cores(), "core"),
-                    "); ", Counted(run.experiment().blocks(), "block"), "; first ",
-                    Counted(run.experiment().warmup_steps(), "step"), " left out of every time"),
+                    "); ", StepText(run.experiment()), Counted(run.experiment().blocks(), "block"),
+                    "; first ", Counted(run.experiment().warmup_steps(), "step"),
+                    " left out of every time"),
        unchecked.empty()
            ? ""
            : absl::StrCat("Replicas of ", JoinNames(unchecked), " were not compared")});

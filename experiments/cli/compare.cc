@@ -1,5 +1,6 @@
 #include "experiments/cli/compare.h"
 
+#include <cerrno>
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -31,7 +32,7 @@ namespace {
 constexpr char kQuickstart[] = "quickstart";
 
 void Complain(const absl::Status& status) {
-  absl::FPrintF(stderr, "lockstep compare: %s\n", std::string(status.message()));
+  absl::FPrintF(stderr, "lockstep compare: %s\n", absl::StrCat(status.message()));
 }
 
 // Leaves the named variants; an unknown name lists the known ones.
@@ -55,13 +56,15 @@ absl::Status KeepOnly(const std::vector<std::string>& only, Experiment* experime
 }
 
 absl::StatusOr<LoadedSpec> Load(const CompareArguments& arguments) {
-  if (!arguments.spec.has_value())
+  if (!arguments.spec.has_value()) {
     absl::FPrintF(stderr, "lockstep: no spec given: %s\n", kQuickstart);
+  }
   ASSIGN_OR_RETURN(const SpecText text, FindSpec(arguments.spec.value_or(kQuickstart)));
   LoadedSpec loaded = LoadSpec(text, arguments.options);
   RETURN_IF_ERROR(loaded.status());
-  for (const SpecError& note : loaded.notes)
+  for (const SpecError& note : loaded.notes) {
     absl::FPrintF(stderr, "lockstep: note: %s\n", note.ToString());
+  }
   RETURN_IF_ERROR(KeepOnly(arguments.only, &loaded.experiment));
   return loaded;
 }
@@ -93,10 +96,13 @@ class Comparison {
   }
 
   Results& results() { return results_; }
+  // Of the run that was started last.
+  const std::string& last_logs() const { return last_logs_; }
 
  private:
   absl::Status ExecuteOne(const RunConfig& config) {
     const RunOptions options{.program_dir = program_dir_, .run_dir = RunDir(dir_, config)};
+    last_logs_ = absl::StrCat(options.run_dir, "/logs");
     progress_.BeginRun(config.block() + 1, experiment_.blocks(), config.variant().name(),
                        experiment_.train().steps());
     const RunOutcome outcome = ExecuteRun(
@@ -104,8 +110,7 @@ class Comparison {
         [&](const RunProgress& progress) { progress_.Update(progress.running, progress.step); },
         [&](const std::string& line) { progress_.Say(line); });
     progress_.EndRun();
-    results_.Add(config, outcome);
-    return outcome.status;
+    return results_.Add(config, outcome);
   }
 
   const Experiment& experiment_;
@@ -116,6 +121,7 @@ class Comparison {
   const std::string program_dir_;
   Progress progress_;
   Results results_;
+  std::string last_logs_;
 };
 
 int ExitCodeOf(const absl::Status& outcome, int signal, const RunFile& run) {
@@ -153,7 +159,12 @@ absl::StatusOr<int> Run(const CompareArguments& arguments, const LoadedSpec& loa
     absl::PrintF("%s\n", json);
   } else {
     absl::PrintF("%s", RenderTerminal(run, {.report_path = absl::StrCat(dir, "/report.html"),
-                                            .spec = arguments.spec.value_or("")}));
+                                            .spec = arguments.spec.value_or(""),
+                                            .set = arguments.options.set,
+                                            .logs_path = comparison.last_logs()}));
+  }
+  if (std::fflush(stdout) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("cannot print the result; it is in ", dir));
   }
   return ExitCodeOf(outcome, signals.received(), run);
 }

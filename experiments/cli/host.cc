@@ -18,8 +18,9 @@ std::string CpuName() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
     const size_t colon = line.find(": ");
-    if (absl::StartsWith(line, "model name") && colon != std::string::npos)
+    if (absl::StartsWith(line, "model name") && colon != std::string::npos) {
       return line.substr(colon + 2);
+    }
   }
   return "unknown";
 }

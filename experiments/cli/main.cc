@@ -18,6 +18,7 @@
 namespace lockstep {
 namespace {
 
+constexpr char kCompare[] = "compare";
 constexpr char kCompareHelp[] =
     "Trains every variant of a spec with the same worker, seed, data order and optimizer, and "
     "compares them.\n"
@@ -50,7 +51,7 @@ std::string CommandLine(int argc, char** argv) {
 }
 
 void AddCompare(CLI::App* app, CompareArguments* arguments) {
-  CLI::App* compare = app->add_subcommand("compare", kCompareHelp);
+  CLI::App* compare = app->add_subcommand(kCompare, kCompareHelp);
   compare->footer(kCompareExamples);
   compare->add_option("SPEC", arguments->spec, "name of a ready-made spec, or a file");
   compare
@@ -77,6 +78,12 @@ int Main(int argc, char** argv) {
   arguments.command = CommandLine(argc, argv);
   arguments.program_dir = ProgramDir();
   AddCompare(&app, &arguments);
+  if (argc > 1 && argv[1][0] != '-' && std::string(argv[1]) != kCompare) {
+    std::fprintf(stderr,
+                 "lockstep: unknown command '%s'; there is compare (and `./lockstep test`)\n",
+                 argv[1]);
+    return kExitUsage;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {  // CLI11 reports by exception; it goes no further

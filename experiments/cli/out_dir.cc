@@ -41,7 +41,8 @@ std::string DefaultDir(const std::string& name, const std::string& started_at) {
 
 absl::StatusOr<std::string> MakeOutDir(const std::string& requested, const std::string& name,
                                        const std::string& started_at) {
-  const std::string dir = requested.empty() ? DefaultDir(name, started_at) : requested;
+  std::string dir = requested.empty() ? DefaultDir(name, started_at) : requested;
+  while (dir.size() > 1 && dir.back() == '/') dir.pop_back();
   RETURN_IF_ERROR(CheckFree(dir));
   std::error_code error;
   fs::create_directories(dir, error);

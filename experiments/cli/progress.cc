@@ -50,7 +50,10 @@ void Progress::Update(bool running, int64_t step) {
   std::fflush(stderr);
 }
 
-void Progress::EndRun() { ++finished_; }
+void Progress::EndRun() {
+  ++finished_;
+  Clear();
+}
 
 void Progress::Say(const std::string& line) {
   Clear();

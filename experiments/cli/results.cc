@@ -64,10 +64,16 @@ std::string RunDir(const std::string& dir, const RunConfig& config) {
                       config.seed());
 }
 
-void Results::Add(const RunConfig& config, const RunOutcome& outcome) {
+absl::Status Results::Add(const RunConfig& config, const RunOutcome& ended) {
   RunRecord record = MergeRun(config, [&](const std::string& role, int index) {
     return ReadRecords(RecordFile(dir_, config, role, index));
   });
+  RunOutcome outcome = ended;
+  if (outcome.status.ok() && !record.complete) {
+    outcome.status = absl::InternalError(
+        absl::StrCat("the run ended well, but its records are not complete: ",
+                     record.problems.empty() ? "no reason known" : record.problems.front()));
+  }
   AddFailures(config, outcome, record);
   const bool differed_before = std::any_of(runs_.begin(), runs_.end(), [&](const RunRecord& run) {
     return run.config.variant().name() == config.variant().name() && !Identical(run);
@@ -78,6 +84,7 @@ void Results::Add(const RunConfig& config, const RunOutcome& outcome) {
     if (!removed.ok()) record.problems.emplace_back(removed.message());
   }
   runs_.push_back(std::move(record));
+  return outcome.status;
 }
 
 void Results::AddFailures(const RunConfig& config, const RunOutcome& outcome,
@@ -90,14 +97,14 @@ void Results::AddFailures(const RunConfig& config, const RunOutcome& outcome,
     const int64_t step = std::max(failure.step, StepInRecord(record, failure.member));
     info.set_member(failure.member.ToString());
     info.set_step(static_cast<double>(step));
-    info.set_message(std::string(failure.status.message()));
+    info.set_message(absl::StrCat(failure.status.message()));
     info.set_consequence(failure.consequence);
     info.set_lost(failure.lost);
     failures_.push_back(info);
   }
   if (!outcome.failures.empty()) return;
   info.set_member("coordinator");
-  info.set_message(std::string(outcome.status.message()));
+  info.set_message(absl::StrCat(outcome.status.message()));
   failures_.push_back(info);
 }
 
@@ -147,8 +154,9 @@ RunFile Results::Describe(const RunContext& context) const {
   info->set_id(std::filesystem::path(dir_).filename().string());
   info->set_name(experiment_.name());
   info->set_command(context.command);
-  for (const uint64_t seed : experiment_.train().seeds())
+  for (const uint64_t seed : experiment_.train().seeds()) {
     info->add_seeds(static_cast<double>(seed));
+  }
   const auto complete =
       std::count_if(runs_.begin(), runs_.end(), [](const RunRecord& run) { return run.complete; });
   const int runs_per_block = experiment_.variant_size() * experiment_.train().seeds_size();

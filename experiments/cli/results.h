@@ -31,8 +31,8 @@ class Results {
   Results(std::string dir, const Experiment& experiment)
       : dir_(std::move(dir)), experiment_(experiment) {}
 
-  // Reads the run's record files.
-  void Add(const RunConfig& config, const RunOutcome& outcome);
+  // Reads the run's record files. Internal: the run ended well, but its records are not complete.
+  absl::Status Add(const RunConfig& config, const RunOutcome& outcome);
   // Aggregates, decides the verdict and writes all files.
   absl::StatusOr<RunFile> Write(const RunContext& context);
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,7 +16,12 @@ namespace lockstep {
 struct MemberId {
   Role role = WORKER;
   int index = 0;
-  friend auto operator<=>(const MemberId&, const MemberId&) = default;
+  friend bool operator==(const MemberId& a, const MemberId& b) {
+    return a.role == b.role && a.index == b.index;
+  }
+  friend bool operator<(const MemberId& a, const MemberId& b) {
+    return std::make_pair(a.role, a.index) < std::make_pair(b.role, b.index);
+  }
   std::string ToString() const;  // "worker 2"
 };
 

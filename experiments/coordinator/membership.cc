@@ -10,10 +10,6 @@
 namespace lockstep {
 namespace {
 
-// After the first failure the others' reports are awaited this long, so that the cause is told from
-// its consequences: a killed rank's neighbours often report before its own stream breaks.
-constexpr int64_t kSettleMs = 300;
-
 Effect Send(int64_t session, Command command) {
   return {
       .kind = Effect::Kind::kSend, .session = session, .command = std::move(command), .line = {}};
@@ -145,6 +141,7 @@ void Membership::OnConnected(std::vector<Effect>* effects, int64_t now_ns) {
   phase_since_ns_ = now_ns;
   Command command;
   command.mutable_go();
+  go_sent_ = true;
   SendAll(command, effects);
 }
 
@@ -161,7 +158,7 @@ std::vector<Effect> Membership::OnClosed(int64_t session, int64_t now_ns) {
   member->second.gone = true;
   Fail({.member = member->first,
         .status = absl::UnavailableError("was lost: its connection to the coordinator broke"),
-        .step = member->second.step + 1,
+        .step = StepOf(member->second),
         .lost = true},
        now_ns);
   return {};
@@ -183,7 +180,7 @@ std::vector<Effect> Membership::OnExit(const MemberId& member, bool clean, const
     if (only_lost && !clean) reported->status = status;
     return {};
   }
-  const int64_t step = joined == members_.end() ? 0 : joined->second.step + 1;
+  const int64_t step = joined == members_.end() ? 0 : StepOf(joined->second);
   if (joined != members_.end()) joined->second.gone = true;
   Fail({.member = member, .status = status, .step = step, .lost = true}, now_ns);
   return {};
@@ -202,6 +199,10 @@ std::vector<Effect> Membership::OnTick(int64_t now_ns) {
   CheckDeadlines(now_ns, &effects);
   Beats(now_ns, &effects);
   return effects;
+}
+
+int64_t Membership::StepOf(const MemberState& member) const {
+  return go_sent_ ? member.step + 1 : 0;
 }
 
 void Membership::Fail(Failure failure, int64_t now_ns) {
@@ -225,14 +226,13 @@ void Membership::CheckDeadlines(int64_t now_ns, std::vector<Effect>* effects) {
       last_line_ns_ = now_ns;
       effects->push_back(Line(WaitingLine()));
     }
-  } else if (phase_ == Phase::kConnecting &&
-             elapsed_ms >= config_.limits.connect_timeout_ms + config_.limits.lease_ms) {
+  } else if (phase_ == Phase::kConnecting && elapsed_ms >= ConnectingMsMax()) {
     // Members end their own waits at connect_timeout_ms with a better message; this is the
     // backstop.
     Stop(absl::DeadlineExceededError(absl::StrCat("not connected after ", elapsed_ms,
                                                   " ms: ", Missing(&MemberState::connected))),
          effects);
-  } else if (phase_ == Phase::kFailing && elapsed_ms >= kSettleMs) {
+  } else if (phase_ == Phase::kFailing && elapsed_ms >= config_.limits.settle_ms) {
     PutFirstCauseFirst(Declared(), &failures_);
     const Failure& first = failures_.front();
     Stop(absl::Status(first.status.code(), absl::StrCat(first.member.ToString(), ", step ",
@@ -249,7 +249,7 @@ void Membership::CheckLeases(int64_t now_ns) {
     Fail({.member = id,
           .status = absl::UnavailableError(absl::StrCat(
               "was lost: silent for ", silence_ms, " ms (lease_ms ", config_.limits.lease_ms, ")")),
-          .step = state.step + 1,
+          .step = StepOf(state),
           .lost = true},
          now_ns);
   }
@@ -268,7 +268,7 @@ void Membership::Stop(const absl::Status& outcome, std::vector<Effect>* effects)
   outcome_ = outcome;
   Command command;
   command.mutable_stop()->set_code(static_cast<int>(outcome.code()));
-  command.mutable_stop()->set_reason(std::string(outcome.message()));
+  command.mutable_stop()->set_reason(absl::StrCat(outcome.message()));
   SendAll(command, effects);
 }
 
@@ -278,6 +278,7 @@ void Membership::SendAll(const Command& command, std::vector<Effect>* effects) c
 
 std::vector<MemberId> Membership::Declared() const {
   std::vector<MemberId> declared;
+  declared.reserve(static_cast<size_t>(config_.run.world_size() + config_.run.servers()));
   for (int rank = 0; rank < config_.run.world_size(); ++rank) declared.push_back({WORKER, rank});
   for (int index = 0; index < config_.run.servers(); ++index) declared.push_back({SERVER, index});
   return declared;

@@ -75,6 +75,13 @@ class Membership {
   void OnConnected(std::vector<Effect>* effects, int64_t now_ns);
   void OnDone(std::vector<Effect>* effects);
   void Fail(Failure failure, int64_t now_ns);
+  // The step a member is in; 0 before training.
+  int64_t StepOf(const MemberState& member) const;
+  // From Start until everybody is connected: links, start values, and a silence noticed late.
+  int64_t ConnectingMsMax() const {
+    const Limits& limits = config_.limits;
+    return limits.connect_timeout_ms + limits.sync_timeout_ms + limits.lease_ms;
+  }
   void CheckDeadlines(int64_t now_ns, std::vector<Effect>* effects);
   void CheckLeases(int64_t now_ns);
   void Beats(int64_t now_ns, std::vector<Effect>* effects);
@@ -90,6 +97,7 @@ class Membership {
   std::map<MemberId, MemberState> members_;
   std::vector<Failure> failures_;
   absl::Status outcome_;
+  bool go_sent_ = false;
   int64_t phase_since_ns_;
   int64_t last_line_ns_;
   int64_t last_beat_ns_;

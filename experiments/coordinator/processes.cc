@@ -20,6 +20,7 @@ namespace {
 
 std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
   for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
   pointers.push_back(nullptr);
   return pointers;
@@ -76,8 +77,8 @@ absl::Status Processes::Spawn(const MemberId& member, const std::vector<std::str
   int error = 0;
   if (read(read_end.get(), &error, sizeof(error)) == sizeof(error)) {
     waitpid(pid, nullptr, 0);
-    return ErrnoStatus(error,
-                       absl::StrCat("cannot start ", command[0], " for ", member.ToString()));
+    return absl::FailedPreconditionError(absl::StrCat("cannot start ", command[0], " for ",
+                                                      member.ToString(), ": ", strerror(error)));
   }
   running_[pid] = member;
   return absl::OkStatus();
@@ -87,13 +88,15 @@ std::vector<ProcessExit> Processes::Reap() {
   std::vector<ProcessExit> exits;
   for (auto process = running_.begin(); process != running_.end();) {
     int status = 0;
-    if (waitpid(process->first, &status, WNOHANG) != process->first) {
+    const pid_t ended = waitpid(process->first, &status, WNOHANG);
+    if (ended == 0) {
       ++process;
       continue;
     }
+    const bool known = ended == process->first;  // else somebody else has taken its status
     exits.push_back({.member = process->second,
-                     .clean = WIFEXITED(status) && WEXITSTATUS(status) == 0,
-                     .how = Describe(status)});
+                     .clean = known && WIFEXITED(status) && WEXITSTATUS(status) == 0,
+                     .how = known ? Describe(status) : "ended, its status is unknown"});
     process = running_.erase(process);
   }
   return exits;

@@ -81,6 +81,7 @@ class Run {
       if (!abort.status().ok()) coordinator_->RequestStop(abort.status());
       for (const ProcessExit& exit : processes_.Reap()) {
         const std::string said = LastLine(LogPath(exit.member));
+        early_exits_.push_back(exit);
         coordinator_->OnExit(exit.member, exit.clean,
                              said.empty() ? exit.how : absl::StrCat(exit.how, ": ", said));
       }
@@ -95,14 +96,10 @@ class Run {
     RunOutcome outcome{.status = coordinator_->outcome(), .failures = coordinator_->failures()};
     const int64_t stop_ns = clock_.NowNs();
     bool killed = false;
+    for (const ProcessExit& exit : early_exits_) CheckExit(exit, &outcome);
     while (!processes_.empty()) {
       WaitTick(killed ? kTickMs : std::min(kTickMs, limits_.stop_grace_ms), nullptr);
-      for (const ProcessExit& exit : processes_.Reap()) {
-        if (exit.clean || !outcome.status.ok()) continue;
-        outcome.status = absl::InternalError(
-            absl::StrCat(exit.member.ToString(), " ", exit.how,
-                         ", though the run was complete; its log is ", LogPath(exit.member)));
-      }
+      for (const ProcessExit& exit : processes_.Reap()) CheckExit(exit, &outcome);
       if (killed || (clock_.NowNs() - stop_ns) / kNsPerMs < limits_.stop_grace_ms) continue;
       if (outcome.status.ok()) {
         outcome.status = absl::InternalError(absl::StrCat(
@@ -115,6 +112,14 @@ class Run {
   }
 
  private:
+  // A complete run whose process ended badly all the same is not complete.
+  void CheckExit(const ProcessExit& exit, RunOutcome* outcome) const {
+    if (exit.clean || !outcome->status.ok()) return;
+    outcome->status = absl::InternalError(absl::StrCat(exit.member.ToString(), " ", exit.how,
+                                                       ", though the run was complete; its log is ",
+                                                       LogPath(exit.member)));
+  }
+
   std::string LogPath(const MemberId& member) const {
     return absl::StrCat(options_.run_dir, "/logs/", member.role == WORKER ? "worker-" : "server-",
                         member.index, ".log");
@@ -129,6 +134,7 @@ class Run {
                                         absl::StrCat(member.index),
                                         "--listen",
                                         options_.host};
+    coordinator_->Tick();  // those who have joined already must hear from us
     return processes_.Spawn(member, command, {absl::StrCat("LOCKSTEP_TOKEN=", token)},
                             LogPath(member));
   }
@@ -139,6 +145,7 @@ class Run {
   const Limits limits_;
   std::unique_ptr<CoordinatorServer> coordinator_;
   Processes processes_;
+  std::vector<ProcessExit> early_exits_;  // before Finish; some may be after the stop
 };
 
 }  // namespace
@@ -147,8 +154,9 @@ RunOutcome ExecuteRun(const RunConfig& config, const RunOptions& options, const 
                       const Abort& abort, const std::function<void(const RunProgress&)>& progress,
                       const std::function<void(const std::string&)>& line) {
   Run run(config, options, clock);
-  if (const absl::Status started = run.Start(); !started.ok())
+  if (const absl::Status started = run.Start(); !started.ok()) {
     return {.status = started, .failures = {}};
+  }
   run.Watch(abort, progress, line);
   return run.Finish();
 }

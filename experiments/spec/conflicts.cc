@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -150,6 +151,100 @@ void CheckLease(const Checker& check) {
                          "larger, best by a factor of 4"));
 }
 
+// The limit of this name, written or by default; nullopt where it is wrong by itself.
+std::optional<int64_t> UsableLimit(const Checker& check, const std::string& path, int64_t value) {
+  const std::optional<FieldRule> rule = FindRule(path);
+  const auto number = static_cast<double>(value);
+  if (check.places.Unreadable(path) || !rule.has_value()) return std::nullopt;
+  if (number < rule->min || number > rule->max) return std::nullopt;
+  return value;
+}
+
+// A full chunk with its header has to pass the receiver's bound.
+void CheckMessageBytes(const Checker& check) {
+  bool exchanges = false;
+  for (const Variant& variant : check.experiment.variant()) {
+    exchanges = exchanges || variant.has_ps() || variant.has_all_reduce();
+  }
+  if (!exchanges) return;
+  constexpr char kMessage[] = "limits.message_bytes_max";
+  constexpr char kChunk[] = "limits.chunk_bytes";
+  const LimitsSpec& limits = check.experiment.limits();
+  const auto message = UsableLimit(
+      check, kMessage,
+      limits.has_message_bytes_max() ? limits.message_bytes_max() : Limits{}.message_bytes_max);
+  const auto chunk = UsableLimit(
+      check, kChunk, limits.has_chunk_bytes() ? limits.chunk_bytes() : Limits{}.chunk_bytes);
+  if (!message.has_value() || !chunk.has_value()) return;
+  if (*message >= *chunk + kMessageHeaderBytes) return;
+  check.Error(limits.has_message_bytes_max() ? kMessage : kChunk,
+              absl::StrCat("message_bytes_max is ", *message, " and chunk_bytes is ", *chunk,
+                           ": a full chunk and its header of up to ", kMessageHeaderBytes,
+                           " bytes would be refused; message_bytes_max must be at least ",
+                           *chunk + kMessageHeaderBytes));
+}
+
+struct PsSize {
+  std::string path;  // of the variant's ps block
+  int64_t servers = 1;
+  int64_t workers = 0;  // 0: not known
+  int64_t parameters = 0;
+};
+
+// A server can hold one push of every worker.
+void CheckStagedBytes(const Checker& check, const PsSize& size) {
+  constexpr char kStaged[] = "limits.staged_bytes_max";
+  const LimitsSpec& limits = check.experiment.limits();
+  const auto staged = UsableLimit(
+      check, kStaged,
+      limits.has_staged_bytes_max() ? limits.staged_bytes_max() : Limits{}.staged_bytes_max);
+  if (!staged.has_value() || size.workers == 0) return;
+  constexpr int64_t kElementBytes = sizeof(float);
+  // A shard is larger than the mean by less than a block.
+  const int64_t shard_elements =
+      (size.parameters + size.servers - 1) / size.servers + kShardBlockElements;
+  const int64_t needed = size.workers * shard_elements * kElementBytes;
+  if (*staged >= needed) return;
+  check.Error(limits.has_staged_bytes_max() ? kStaged : size.path,
+              absl::StrCat("staged_bytes_max is ", *staged, ", but a server of ", size.path,
+                           " may have to hold ", needed, " bytes: one push of each of ",
+                           size.workers, " workers, of 1/", size.servers, " of ", size.parameters,
+                           " parameters; raise limits.staged_bytes_max or use more servers"));
+}
+
+// Every server gets at least one block of the model.
+void CheckPsSize(const Checker& check) {
+  const Experiment& experiment = check.experiment;
+  const Mlp& mlp = experiment.model().mlp();
+  if (mlp.layers_size() < 2 || check.places.Unreadable("model.mlp.layers")) return;
+  for (const int width : mlp.layers()) {
+    if (width < 1) return;  // out of range, and said so
+  }
+  const int64_t parameters = ParameterCount(mlp);
+  if (parameters > kParametersMax) return;
+  const int workers = experiment.workers_size() > 0 ? experiment.workers(0) : 0;
+  const bool workers_known = workers >= 1 && workers <= kWorkersMax;
+  for (int i = 0; i < experiment.variant_size(); ++i) {
+    if (!experiment.variant(i).has_ps()) continue;
+    const Ps& ps = experiment.variant(i).ps();
+    const std::string path = JoinPath(IndexedPath("variant", i), "ps");
+    const std::string servers_path = JoinPath(path, "servers");
+    const int servers = ps.servers_size() > 0 ? ps.servers(0) : 1;
+    if (check.places.Unreadable(servers_path) || servers < 1 || servers > kServersMax) continue;
+    const int64_t blocks = ShardBlockCount(mlp);
+    if (servers > blocks) {
+      check.Error(IndexedPath(servers_path, 0),
+                  absl::StrCat(servers, " servers, but the model has ", blocks, " blocks of ",
+                               kShardBlockElements,
+                               " elements (each tensor's counted from its start), and every server "
+                               "needs one; write at most ",
+                               blocks));
+      continue;
+    }
+    CheckStagedBytes(check, {path, servers, workers_known ? workers : 0, parameters});
+  }
+}
+
 }  // namespace
 
 void CheckConflicts(const Experiment& experiment, const Places& places,
@@ -162,6 +257,8 @@ void CheckConflicts(const Experiment& experiment, const Places& places,
   CheckRuns(check);
   CheckPs(check);
   CheckLease(check);
+  CheckMessageBytes(check);
+  CheckPsSize(check);
 }
 
 }  // namespace lockstep

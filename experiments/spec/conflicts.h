@@ -2,6 +2,7 @@
 // Pure: no I/O, no threads.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,10 @@ namespace lockstep {
 inline constexpr int kDigitsInputs = 64;
 inline constexpr int kDigitsClasses = 10;
 inline constexpr int kDigitsImages = 1'797;
+
+// Of a message, beside its chunk: at most (ps_server/wire/frame.h, and the collectives' is
+// smaller).
+inline constexpr int64_t kMessageHeaderBytes = 128;
 
 void CheckConflicts(const Experiment& experiment, const Places& places,
                     std::vector<SpecError>* errors);

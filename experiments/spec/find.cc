@@ -3,7 +3,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -32,7 +34,20 @@ absl::StatusOr<std::string> ReadFile(std::FILE* file, const std::string& path) {
     return Unreadable(path,
                       absl::StrCat("is larger than ", kSpecBytesMax, " bytes; is it a spec?"));
   }
+  const size_t nul = text.find('\0');
+  if (nul != std::string::npos) {
+    return Unreadable(
+        path, absl::StrCat("not a text file: byte ", nul, " is NUL; a spec is text in UTF-8"));
+  }
   return text;
+}
+
+// A folder of that name, of an earlier run perhaps, can't be meant.
+std::string ShadowNote(const std::string& name) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(name, error)) return "";
+  return absl::StrCat("spec ", name, ": this is the ready-made spec; there is also a file ", name,
+                      " here: to run that one, write ./", name);
 }
 
 }  // namespace
@@ -40,7 +55,8 @@ absl::StatusOr<std::string> ReadFile(std::FILE* file, const std::string& path) {
 absl::StatusOr<SpecText> FindSpec(const std::string& name_or_path) {
   for (size_t i = 0; i < kEmbeddedSpecCount; ++i) {
     if (name_or_path != kEmbeddedSpecs[i].name) continue;
-    return SpecText{absl::StrCat(name_or_path, ".textproto"), kEmbeddedSpecs[i].text};
+    return SpecText{absl::StrCat(name_or_path, ".textproto"), kEmbeddedSpecs[i].text,
+                    ShadowNote(name_or_path)};
   }
   const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(name_or_path.c_str(), "re"));
   if (file == nullptr && errno == ENOENT) {

@@ -63,6 +63,7 @@ class OutlineReader : public google::protobuf::io::ErrorCollector {
   std::vector<Token> tokens_;  // the last one is TYPE_END
   size_t position_ = 0;
   int depth_ = 0;
+  bool too_deep_ = false;  // the rest is not read: nothing more can be said of what is never closed
   std::vector<OutlineError> errors_;
 };
 
@@ -195,6 +196,7 @@ bool OutlineReader::Block(OutlineValue* value) {
   if (depth_ == kDepthMax) {
     Error(open, absl::StrCat("blocks are nested deeper than ", kDepthMax));
     position_ = tokens_.size() - 1;
+    too_deep_ = true;
     return false;
   }
   Advance();
@@ -203,6 +205,7 @@ bool OutlineReader::Block(OutlineValue* value) {
   Fields(&value->fields);
   --depth_;
   if (AtEnd()) {
+    if (too_deep_) return true;
     Error(open, absl::StrCat("'", open.text, "' is never closed; add the matching '",
                              open.text == "{" ? "}" : ">", "'"));
     return true;  // what stands in it still counts

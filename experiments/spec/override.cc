@@ -23,6 +23,8 @@ using google::protobuf::Message;
 
 constexpr int kWholeField = -1;
 
+bool IsBlank(char c) { return absl::ascii_isspace(static_cast<unsigned char>(c)); }
+
 class Assignment {
  public:
   Assignment(const Override& option, Experiment* experiment, Places* places,
@@ -69,13 +71,17 @@ class Assignment {
 };
 
 void Assignment::Apply() {
+  // Blanks around the path and the value are no part of them.
   const size_t equals = text_.find('=');
-  if (equals == std::string::npos || equals == 0) {
+  size_t path_end = equals == std::string::npos ? 0 : equals;
+  while (position_ < path_end && IsBlank(text_[position_])) ++position_;
+  while (path_end > position_ && IsBlank(text_[path_end - 1])) --path_end;
+  if (path_end == position_) {
     Fail(0, absl::StrCat("expected path=value, for example train.steps=60",
                          KnownNames(text_, "fields", FieldNames(*message_->GetDescriptor()))));
     return;
   }
-  if (ParsePath(equals)) Assign(text_.substr(equals + 1), equals + 1);
+  if (ParsePath(path_end)) Assign(text_.substr(equals + 1), equals + 1);
 }
 
 // Walks to the field that the path names; blocks on the way are created.
@@ -196,7 +202,7 @@ Outline Assignment::ReadFor(const std::string& value) const {
     single.fields = std::move(outline.fields);
     outline.fields.clear();
   } else {
-    single.text = absl::StrCat("\"", absl::CEscape(value), "\"");
+    single.text = absl::StrCat("\"", absl::CEscape(trimmed), "\"");
   }
   outline.fields.emplace_back();
   outline.fields[0].line = 1;

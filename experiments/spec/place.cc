@@ -21,6 +21,7 @@ std::string SpecError::ToString() const {
   if (place.column > 0) {
     return absl::StrCat(place.file, ", character ", place.column, ": ", message);
   }
+  if (place.file.empty()) return message;
   return absl::StrCat(place.file, ": ", message);
 }
 

@@ -20,7 +20,8 @@ struct SpecPlace {
 struct SpecError {
   SpecPlace place;
   std::string message;
-  // "quickstart.textproto:12:3: message" or "--set workers=x, character 9: message".
+  // "quickstart.textproto:12:3: message" or "--set workers=x, character 9: message";
+  // without a place the message alone.
   std::string ToString() const;
 };
 

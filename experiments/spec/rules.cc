@@ -58,7 +58,8 @@ constexpr FieldRule kFieldRules[] = {
     Choice("reduce_op", "MEAN SUM"),
     Choice("reduction_order", "ENGINE"),
     Choice("wire_dtype", "F32", kSweep),
-    Range("bucket_cap_mb", {0.001, 1'024}, "megabytes of gradients synchronised together", kSweep),
+    Range("bucket_cap_mb", {0.001, 1'024},
+          "MiB of gradients synchronised together, as in PyTorch DDP", kSweep),
     Choice("find_unused_parameters", "false"),
     Choice("gradient_as_bucket_view", "true"),
 

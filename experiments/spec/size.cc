@@ -12,6 +12,18 @@ int64_t ParameterCount(const Mlp& mlp) {
   return parameters;
 }
 
+int64_t ShardBlockCount(const Mlp& mlp) {
+  const auto blocks = [](int64_t elements) {
+    return (elements + kShardBlockElements - 1) / kShardBlockElements;
+  };
+  int64_t count = 0;
+  for (int i = 0; i + 1 < mlp.layers_size(); ++i) {
+    const int64_t out = mlp.layers(i + 1);
+    count += blocks(mlp.layers(i) * out) + blocks(out);
+  }
+  return count;
+}
+
 ExperimentSize EstimateSize(const Experiment& experiment) {
   ExperimentSize size;
   const int workers = experiment.workers_size() > 0 ? experiment.workers(0) : 0;

@@ -13,6 +13,11 @@ namespace lockstep {
 // Weights and biases of all layers.
 int64_t ParameterCount(const Mlp& mlp);
 
+// As ps_server/core/partition.h cuts a model: a shard is made of whole blocks.
+inline constexpr int64_t kShardBlockElements = 1'024;
+// Blocks of all tensors, each counted from its tensor's start.
+int64_t ShardBlockCount(const Mlp& mlp);
+
 struct VariantSize {
   std::string name;
   int workers = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -51,20 +52,38 @@ void SortErrors(const std::vector<Override>& overrides, std::vector<SpecError>* 
                    [&](const SpecError& a, const SpecError& b) { return key(a) < key(b); });
 }
 
+// 1202 is "1,202".
+std::string Grouped(size_t number) {
+  std::string text = absl::StrCat(number);
+  for (size_t i = text.size(); i > 3; i -= 3) text.insert(i - 3, 1, ',');
+  return text;
+}
+
+// Some editors write it.
+std::string WithoutByteOrderMark(const std::string& text) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  return text.compare(0, kMark.size(), kMark) == 0 ? text.substr(kMark.size()) : text;
+}
+
 }  // namespace
 
 absl::Status LoadedSpec::status() const {
   if (errors.empty()) return absl::OkStatus();
-  std::string message = absl::StrCat("spec ", display_name, ": ", errors.size(),
+  std::string message = absl::StrCat("spec ", display_name, ": ", Grouped(errors.size()),
                                      errors.size() == 1 ? " error" : " errors");
-  for (const SpecError& error : errors) absl::StrAppend(&message, "\n", error.ToString());
+  const size_t shown = std::min(errors.size(), kErrorsShownMax);
+  for (size_t i = 0; i < shown; ++i) absl::StrAppend(&message, "\n", errors[i].ToString());
+  if (shown < errors.size()) {
+    absl::StrAppend(&message, "\n... and ", Grouped(errors.size() - shown), " more");
+  }
   return absl::InvalidArgumentError(message);
 }
 
 LoadedSpec LoadSpec(const SpecText& spec, const SpecOptions& options) {
   LoadedSpec loaded{.display_name = spec.display_name};
+  if (!spec.note.empty()) loaded.notes.push_back({.place = {}, .message = spec.note});
   Places places(spec.display_name);
-  const Outline outline = ReadFields(spec.text);
+  const Outline outline = ReadFields(WithoutByteOrderMark(spec.text));
   Binder binder({.file = spec.display_name}, &places, &loaded.errors);
   binder.SyntaxErrors(outline.errors);
   binder.BindFields(outline.fields, "", &loaded.experiment);
@@ -78,7 +97,9 @@ LoadedSpec LoadSpec(const SpecText& spec, const SpecOptions& options) {
   }
   SortErrors(overrides, &loaded.errors);
   if (!loaded.errors.empty()) return loaded;
-  loaded.notes = UnusedSettings(loaded.experiment, places);
+  for (SpecError& note : UnusedSettings(loaded.experiment, places)) {
+    loaded.notes.push_back(std::move(note));
+  }
   SortErrors(overrides, &loaded.notes);
   if (options.quick) MakeQuick(options.blocks.has_value(), &loaded.experiment);
   FillDefaults(&loaded.experiment);

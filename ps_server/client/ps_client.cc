@@ -14,12 +14,9 @@ namespace {
 
 // A wait looks at `abort` this often.
 constexpr int64_t kSliceMs = 10;
-// A server that waits for other workers gives up after sync_timeout_ms and names them; its word may
-// come this much later than our own clock says.
-constexpr int64_t kReportGraceMs = 500;
-// gRPC lets go of a cancelled stream in milliseconds. If it ever didn't, returning would let it
-// read freed memory.
-constexpr int64_t kDrainMs = 10'000;
+// gRPC lets go of a cancelled stream in milliseconds; this many slices without any news are a fault
+// of it. Slices are counted, not time, so that a process that was frozen or starved isn't blamed.
+constexpr int kDrainSlicesMax = 1'000;
 
 gpr_timespec AfterNs(int64_t ns) {
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(ns, GPR_TIMESPAN));
@@ -66,6 +63,7 @@ class GrpcPsClient final : public PsClient {
   absl::Status OnFrame(size_t shard, const Frame& frame);
   absl::Status OnParameters(size_t shard, const Frame& frame);
   absl::Status Fail(const absl::Status& status, const Wait& wait);
+  bool Drain();
   int64_t count_of(size_t shard) const { return ranges_[shard].count; }
 
   const PsClientOptions options_;
@@ -73,7 +71,7 @@ class GrpcPsClient final : public PsClient {
   const Clock& clock_;
   const Abort& abort_;
   absl::Status failed_;
-  grpc::CompletionQueue queue_;
+  std::unique_ptr<grpc::CompletionQueue> queue_ = std::make_unique<grpc::CompletionQueue>();
   const std::shared_ptr<LentMemory> lent_ = std::make_shared<LentMemory>();  // see ServerStream
   std::vector<std::unique_ptr<ServerStream>> streams_;                       // [shard]
   std::span<float> target_;  // of the pull that runs
@@ -82,20 +80,35 @@ class GrpcPsClient final : public PsClient {
 
 GrpcPsClient::~GrpcPsClient() {
   for (const auto& stream : streams_) stream->Cancel();
-  queue_.Shutdown();
-  void* tag = nullptr;
-  bool ok = false;
-  const gpr_timespec deadline = AfterNs(kDrainMs * kNsPerMs);
-  for (;;) {
-    const auto next = queue_.AsyncNext(&tag, &ok, deadline);
-    if (next == grpc::CompletionQueue::SHUTDOWN) break;
-    CHECK(next == grpc::CompletionQueue::GOT_EVENT)
-        << "gRPC keeps an operation of a cancelled call";
+  queue_->Shutdown();
+  if (!Drain()) {
+    // gRPC may still write to these: they are left to it for good.
+    for (auto& stream : streams_) static_cast<void>(stream.release());
+    static_cast<void>(queue_.release());
   }
   streams_.clear();
-  CHECK(lent_->AwaitReturned(kDrainMs)) << "gRPC keeps a slice of a cancelled call";
+  // The caller's memory can't be left to gRPC: once reused, a server could take its bytes for
+  // gradients. To end the process is then the only way that keeps the results right.
+  int slices = 0;
+  while (!lent_->AwaitReturned(kSliceMs)) {
+    CHECK(++slices < kDrainSlicesMax) << "gRPC keeps the gradients of a cancelled call";
+  }
 }
 
+// False: gRPC keeps an operation of a cancelled call.
+bool GrpcPsClient::Drain() {
+  void* tag = nullptr;
+  bool ok = false;
+  for (int slices = 0; slices < kDrainSlicesMax;) {
+    const auto next = queue_->AsyncNext(&tag, &ok, AfterNs(kSliceMs * kNsPerMs));
+    if (next == grpc::CompletionQueue::SHUTDOWN) return true;
+    if (next == grpc::CompletionQueue::TIMEOUT) ++slices;
+  }
+  return false;
+}
+
+// A server that waits for other workers gives up after sync_timeout_ms and names them; `grace_ms`
+// is how much later than our own clock says its word may come.
 GrpcPsClient::Wait GrpcPsClient::StartWait(const std::string& operation, const char* limit,
                                            int64_t timeout_ms, int64_t grace_ms) const {
   const int64_t now_ns = clock_.NowNs();
@@ -119,7 +132,7 @@ absl::Status GrpcPsClient::Open() {
     streams_.push_back(std::make_unique<ServerStream>(
         ServerStream::Options{static_cast<int32_t>(k), options_.servers[k], options_.token,
                               options_.limits.message_bytes_max},
-        &queue_, lent_));
+        queue_.get(), lent_));
     PsFrame hello = Header(HELLO, k);
     hello.set_layout(FingerprintOf(options_.layout));
     hello.set_description(Describe(options_.layout));
@@ -138,7 +151,7 @@ absl::Status GrpcPsClient::Init(std::span<const float> parameters) {
 
 absl::Status GrpcPsClient::Push(int64_t step, int64_t offset, std::span<const float> gradients) {
   const Wait wait = StartWait(absl::StrCat("push of step ", step), "sync_timeout_ms",
-                              options_.limits.sync_timeout_ms, kReportGraceMs);
+                              options_.limits.sync_timeout_ms, options_.limits.answer_grace_ms);
   return SendRange(PUSH, step, offset, gradients, wait);
 }
 
@@ -195,7 +208,7 @@ absl::Status GrpcPsClient::Pull(int64_t version, std::span<float> parameters) {
   const int64_t total = ranges_.back().offset + ranges_.back().count;
   CHECK_EQ(static_cast<int64_t>(parameters.size()), total);
   const Wait wait = StartWait(absl::StrCat("pull of version ", version), "sync_timeout_ms",
-                              options_.limits.sync_timeout_ms, kReportGraceMs);
+                              options_.limits.sync_timeout_ms, options_.limits.answer_grace_ms);
   target_ = parameters;
   pull_version_ = version;
   for (size_t k = 0; k < streams_.size(); ++k) {
@@ -241,7 +254,7 @@ absl::Status GrpcPsClient::Turn(const Wait& wait, const std::string& waiting) {
   void* raw = nullptr;
   bool ok = false;
   const int64_t slice_ns = std::min(kSliceMs * kNsPerMs, wait.deadline_ns - now_ns);
-  if (queue_.AsyncNext(&raw, &ok, AfterNs(slice_ns)) != grpc::CompletionQueue::GOT_EVENT) {
+  if (queue_->AsyncNext(&raw, &ok, AfterNs(slice_ns)) != grpc::CompletionQueue::GOT_EVENT) {
     return absl::OkStatus();
   }
   const auto* tag = static_cast<ServerStream::Tag*>(raw);

@@ -9,18 +9,16 @@
 namespace lockstep {
 namespace {
 
-// Start-up and start values are counted apart from the steps.
-bool BelongsToSetUp(const PsFrame& header) {
+// The step that a frame is about; 0 for start-up and start values.
+int64_t StepOf(const PsFrame& header) {
   switch (header.kind()) {
-    case HELLO:
-    case WELCOME:
-    case INIT:
-      return true;
+    case PUSH:
+      return header.step();
     case PULL:
     case PARAMETERS:
-      return header.version() == 0;
+      return header.version();
     default:
-      return false;
+      return 0;
   }
 }
 
@@ -87,26 +85,39 @@ void Exchange::Refuse(int64_t stream, const absl::Status& status) {
   ++counters_.refused_streams;
 }
 
+// For frames that were taken: those are of the version served or of the next one, so that there
+// are never more than two books. A late frame of a step whose event is out changes no event.
+Traffic* Exchange::BookOf(const PsFrame& header) {
+  const int64_t step = StepOf(header);
+  const int64_t served = serving_.step.version;
+  const bool open = step > served || (step == served && !serving_.reported);
+  return step > 0 && open ? &steps_[step] : &outside_;
+}
+
 void Exchange::Received(int64_t stream, std::span<const Bytes> slices) {
   const auto found = streams_.find(stream);
   CHECK(found != streams_.end()) << "stream " << stream << " was never opened";
   StreamState& state = found->second;
   const int64_t bytes = CountBytes(slices);
   absl::StatusOr<Frame> frame = DecodeFrame(slices);
-  Traffic& traffic = !frame.ok() || BelongsToSetUp(frame->header) ? set_up_ : steps_;
-  traffic.received_bytes += bytes;
-  ++traffic.received_messages;
-  if (state.closing) return;
+  const Traffic received = {.received_bytes = bytes, .received_messages = 1};
+  if (state.closing) {
+    outside_ += received;
+    return;
+  }
   if (bytes > limits_.message_bytes_max) {
     frame = absl::ResourceExhaustedError(absl::StrCat(
         "frame of ", bytes, " bytes exceeds limits.message_bytes_max ", limits_.message_bytes_max));
   }
   if (!frame.ok()) {
+    outside_ += received;
     ++counters_.malformed_frames;
     return Refuse(stream, frame.status());
   }
   const absl::Status status = Dispatch(stream, &state, *frame);
   if (!status.ok()) Refuse(stream, status);
+  // Booked only now, when it is known whether the frame was taken: a refused one may name any step.
+  *(state.closing ? &outside_ : BookOf(frame->header)) += received;
 }
 
 absl::Status Exchange::Dispatch(int64_t stream, StreamState* state, const Frame& frame) {
@@ -263,9 +274,7 @@ void Exchange::Deliver(const ShardOutput& output, int64_t sender) {
 }
 
 void Exchange::Sent(const PsFrame& header, int64_t bytes, bool complete, int64_t stream) {
-  Traffic& traffic = BelongsToSetUp(header) ? set_up_ : steps_;
-  traffic.sent_bytes += bytes;
-  ++traffic.sent_messages;
+  *BookOf(header) += {.sent_bytes = bytes, .sent_messages = 1};
   if (!complete || header.kind() != PARAMETERS) return;
   const auto found = streams_.find(stream);
   if (found != streams_.end()) found->second.replying = false;
@@ -278,13 +287,14 @@ void Exchange::Report() {
   if (serving_.reported || serving_.served.empty()) return;
   serving_.reported = true;
   if (serving_.step.version == 0) {
-    reported_set_up_ = set_up_;
-    if (events_.set_up) events_.set_up(set_up_);
+    reported_set_up_ = outside_;
+    if (events_.set_up) events_.set_up(outside_);
     return;
   }
-  serving_.step.traffic = steps_ - reported_steps_;
+  const auto book = steps_.extract(serving_.step.step);
+  if (!book.empty()) serving_.step.traffic = book.mapped();
   serving_.step.duplicates = shard_->duplicates() - reported_duplicates_;
-  reported_steps_ = steps_;
+  reported_steps_ += serving_.step.traffic;
   reported_duplicates_ = shard_->duplicates();
   if (events_.step) events_.step(serving_.step);
 }
@@ -321,9 +331,12 @@ PsCounters Exchange::counters() const {
 }
 
 Traffic Exchange::traffic() const {
-  Traffic sum = set_up_;
-  sum += steps_;
+  Traffic sum = outside_;
+  sum += reported_steps_;
+  for (const auto& [step, traffic] : steps_) sum += traffic;
   return sum;
 }
+
+Traffic Exchange::unreported() const { return traffic() - reported_set_up_ - reported_steps_; }
 
 }  // namespace lockstep

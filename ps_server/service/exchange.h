@@ -4,7 +4,9 @@
 // comes before Configure waits, at most limits.connect_timeout_ms. Whatever is refused is answered
 // with a REFUSED frame that says why, the stream ends, the server lives, and a counter remembers.
 // Bounds: streams kStreamsMax; queued for a stream: WELCOME, one reply, REFUSED.
-// Times come from the clock given. One thread at a time.
+// Bytes are booked by what a frame is about, never by when it comes: step t has its pushes, the
+// pulls for version t and the parameters of version t, though a fast worker pushes t + 1 in
+// between. Times come from the clock given. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -46,12 +48,13 @@ struct StepServed {
   int64_t version = 0;
   int64_t wait_ns = 0;
   int64_t apply_ns = 0;
-  Traffic traffic;         // of steps, since the previous one
+  Traffic traffic;         // exactly of this step: pushes, pulls and parameters
   int64_t duplicates = 0;  // chunks, since the previous one
 };
 // Called by whoever drives the exchange; they must not call back.
 struct PsServerEvents {
-  // Every worker has the start values; all traffic that belongs to no step.
+  // Every worker has the start values; all traffic so far that belongs to no step: HELLO, WELCOME,
+  // INIT, version 0, and what was refused.
   std::function<void(const Traffic&)> set_up;
   // A step is applied and every worker has its parameters (or a later step came, or the run ends).
   std::function<void(const StepServed&)> step;
@@ -92,7 +95,7 @@ class Exchange {
   PsCounters counters() const;
   Traffic traffic() const;  // all of it
   // Not part of any event so far.
-  Traffic unreported() const { return traffic() - reported_set_up_ - reported_steps_; }
+  Traffic unreported() const;
 
  private:
   struct StreamState {
@@ -110,6 +113,7 @@ class Exchange {
     bool reported = false;
   };
 
+  Traffic* BookOf(const PsFrame& header);
   void Refuse(int64_t stream, const absl::Status& status);
   void Greet(int64_t stream);
   absl::Status Admit(int64_t stream, const PsFrame& hello);
@@ -132,8 +136,8 @@ class Exchange {
   std::vector<std::pair<int64_t, Outgoing>> outgoing_;
   Serving serving_;
   PsCounters counters_;
-  Traffic set_up_;
-  Traffic steps_;
+  Traffic outside_;                   // of no step, or of a step whose event is out already
+  std::map<int64_t, Traffic> steps_;  // without an event yet: the one served and the one staged
   Traffic reported_set_up_;
   Traffic reported_steps_;
   int64_t reported_duplicates_ = 0;

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -58,12 +59,14 @@ struct ClusterOptions {
   Limits limits;
   bool configure = true;
   std::string token;
+  std::optional<SgdOptions> sgd;  // the mean with momentum when unset
 };
 
 class Cluster {
  public:
   explicit Cluster(const ClusterOptions& options)
-      : options_(options), sgd_{0.1F, 0.9F, static_cast<float>(options.workers)} {
+      : options_(options),
+        sgd_(options.sgd.value_or(SgdOptions{0.1F, 0.9F, static_cast<float>(options.workers)})) {
     for (int32_t k = 0; k < options.servers; ++k) {
       PsServiceOptions service;
       service.token = options.token;

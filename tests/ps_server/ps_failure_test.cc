@@ -67,7 +67,7 @@ TEST(PsService, AServerThatIsSilentIsNamedByTheClientsOwnDeadline) {
   PsClientOptions client = cluster.Client(0);
   client.servers[0] = deaf->endpoint;
   const auto late = PsClient::Connect(client, cluster.clock(), cluster.abort());
-  EXPECT_THAT(late, StatusIs(StatusCode::kDeadlineExceeded, "worker 0, connect: waited 3"));
+  EXPECT_THAT(late, StatusIs(StatusCode::kDeadlineExceeded, "worker 0, connect: waited "));
   EXPECT_THAT(late, StatusIs(StatusCode::kDeadlineExceeded,
                              absl::StrCat(" ms for the welcome of shard 0 from server 0 (",
                                           deaf->endpoint.ToString())));

@@ -48,6 +48,44 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Training,
                                                "chunk", row.param.chunk_bytes);
                          });
 
+struct Reduction {
+  const char* name;
+  float divisor;
+  float change;
+};
+void PrintTo(const Reduction& row, std::ostream* out) { *out << row.name; }
+class SumAndMean : public testing::TestWithParam<Reduction> {};
+
+TEST_P(SumAndMean, GradientsOneToFourMoveTheParameters) {
+  ClusterOptions options;
+  options.workers = 4;
+  options.servers = 2;
+  options.sgd = SgdOptions{.learning_rate = 1, .momentum = 0, .divisor = GetParam().divisor};
+  Cluster cluster(options);
+  const auto count = static_cast<size_t>(cluster.count());
+  cluster.RunWorkers([&](int rank) {
+    const std::vector<float> start(count, 0.0F);
+    std::vector<float> parameters(count);
+    const std::vector<float> gradients(count, static_cast<float>(rank + 1));
+    auto client = cluster.Connect(rank);
+    ASSERT_THAT(client, IsOk());
+    if (rank == 0) {
+      ASSERT_THAT((*client)->Init(start), IsOk());
+    }
+    ASSERT_THAT((*client)->Pull(0, parameters), IsOk());
+    for (int64_t step = 1; step <= 2; ++step) {
+      ASSERT_THAT((*client)->Push(step, 0, gradients), IsOk());
+      ASSERT_THAT((*client)->Pull(step, parameters), IsOk());
+      EXPECT_EQ(parameters,
+                std::vector<float>(count, static_cast<float>(step) * GetParam().change));
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, SumAndMean,
+                         testing::Values(Reduction{"Sum", 1, -10}, Reduction{"Mean", 4, -2.5F}),
+                         [](const auto& row) { return row.param.name; });
+
 TEST(PsService, CountedBytesFollowTheFormula) {
   constexpr int kWorkers = 3;
   constexpr int32_t kServers = 2;
@@ -71,6 +109,9 @@ TEST(PsService, CountedBytesFollowTheFormula) {
   std::vector<Traffic> servers(kServers);
   for (const StepServed& step : cluster.reports().steps()) {
     servers[static_cast<size_t>(step.shard)] += step.traffic;
+    // Each event by itself, not only their sum.
+    EXPECT_NEAR(static_cast<double>(step.traffic.received_bytes) / formula, 1.0, 0.01) << step.step;
+    EXPECT_NEAR(static_cast<double>(step.traffic.sent_bytes) / formula, 1.0, 0.01) << step.step;
   }
   for (size_t k = 0; k < servers.size(); ++k) {
     EXPECT_NEAR(static_cast<double>(servers[k].received_bytes) / kSteps / formula, 1.0, 0.01);

@@ -47,6 +47,7 @@ Subprocess::Subprocess(const std::vector<std::string>& argv)
   CHECK(pid_ >= 0);
   if (pid_ == 0) {
     setpgid(0, 0);
+    std::signal(SIGHUP, SIG_DFL);
     dup2(null, STDIN_FILENO);
     dup2(out, STDOUT_FILENO);
     dup2(err, STDERR_FILENO);

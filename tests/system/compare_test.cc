@@ -75,7 +75,7 @@ TEST(CompareTest, CountedBytesMeetTheFormula) {
   const TemporaryDir dir;
   const Compared compared =
       Compare(dir, {"--blocks", "1", "--set", "train.steps=8", "--set",
-                    "model=mlp { layers: [64, 1024, 512, 10] }", "--set", "bucket_cap_mb=1.048576",
+                    "model=mlp { layers: [64, 1024, 512, 10] }", "--set", "bucket_cap_mb=1",
                     "--set", "limits.snapshot_bytes_max=0"});
   ASSERT_EQ(compared.result.exit_code, 0) << compared.result.err;
   const double gradient_bytes = compared.run.model().gradient_bytes();

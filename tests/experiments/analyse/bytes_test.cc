@@ -78,7 +78,6 @@ INSTANTIATE_TEST_SUITE_P(
             kGradientBytes,
             2.0 * kGradientBytes,
             "server 0"},
-        // No warm-up to hide behind: the first Applied event has no answers in it.
         Way{"ps_short",
             {.variant = "ps_sync", .servers = 1, .steps = 3},
             kGradientBytes,

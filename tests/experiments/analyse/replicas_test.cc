@@ -93,6 +93,28 @@ TEST(AggregateReplicas, NothingComparedIsUnchecked) {
   EXPECT_THAT(result.replicas().probes(0).hash(), ElementsAre("h10", "h10", "", "h10"));
 }
 
+// Interrupted before the first step: equal start values are no result of a synchronous way.
+TEST(AggregateReplicas, StartValuesAloneAreUnchecked) {
+  const Shape shape = {.variant = "ring", .steps = 30};
+  Files files = FilesOf(shape);
+  for (int rank = 0; rank < shape.workers; ++rank) {
+    files[{"worker", rank}] = {synthetic::StartedRecord(shape, "worker", rank),
+                               synthetic::ProbedRecord(0, "start")};
+  }
+  VariantResult result = Check({MergeRun(Config(shape), ReaderOf(files))});
+  EXPECT_EQ(result.replicas().state(), "unchecked");
+  EXPECT_TRUE(result.replicas().max_rel().has_null_value());
+  EXPECT_THAT(result.replicas().max_rel_reason(), HasSubstr("only the start values"));
+
+  for (int rank = 0; rank < shape.workers; ++rank) {
+    files[{"worker", rank}].push_back(synthetic::StepRecord(shape, rank, 1));
+    files[{"worker", rank}].push_back(synthetic::ProbedRecord(1, "one"));
+  }
+  result = Check({MergeRun(Config(shape), ReaderOf(files))});
+  EXPECT_EQ(result.replicas().state(), "identical");
+  EXPECT_EQ(result.replicas().max_rel().number_value(), 0);
+}
+
 TEST(AggregateReplicas, ADifferenceAmongThoseLeftIsStillOne) {
   const Shape shape = {.variant = "ring"};
   Files files = FilesOf(shape);

@@ -67,6 +67,7 @@ inline RunFile QuickstartFile() {
   experiment->set_time_base("wall");
   experiment->set_global_batch(128);
   experiment->set_workers(4);
+  experiment->set_reduce_op("mean");
   run.mutable_host()->set_cpu("Example CPU");
   run.mutable_host()->set_cores(16);
   run.mutable_model()->set_gradient_bytes(400'000);

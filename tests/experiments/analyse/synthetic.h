@@ -126,18 +126,17 @@ inline std::vector<Record> WorkerRecords(const Shape& shape, int rank) {
   return records;
 }
 
-// One shard a server. What it sends after applying step k is counted with step k + 1, as in the
-// real one.
+// One shard a server. Each event counts its own step.
 inline std::vector<Record> ServerRecords(const Shape& shape, int index) {
   const int64_t bytes = shape.workers * kGradientBytes / shape.servers;
   std::vector<Record> records = {StartedRecord(shape, "server", index), SetUpRecord(2'000)};
   for (int step = 1; step <= shape.steps; ++step) {
     Record record;
     record.mutable_applied()->set_step(step);
-    *record.mutable_applied()->mutable_traffic() = Bytes(step == 1 ? 0 : bytes, bytes);
+    *record.mutable_applied()->mutable_traffic() = Bytes(bytes, bytes);
     records.push_back(record);
   }
-  records.push_back(EndedRecord(shape.steps, bytes));
+  records.push_back(EndedRecord(shape.steps, 0));
   return records;
 }
 

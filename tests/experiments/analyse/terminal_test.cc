@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "experiments/analyse/verdict.h"
 #include "tests/experiments/analyse/run_files.h"
@@ -15,6 +18,8 @@ namespace {
 
 using synthetic::Find;
 using synthetic::QuickstartFile;
+using ::testing::ContainsRegex;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
@@ -61,12 +66,13 @@ variant  samples    step ms  MB sent  formula       busiest  replicas   final
 ps_sync     1020  10.0/12.5    0.400    0.400   s0 in 0.804  identical  0.250
 ring        1430  10.0/12.5    0.600    0.600  w2 out 0.600  identical  0.250
 none*       9000  10.0/12.5        0        0             -  12% apart  0.250
-  bytes per step, 1 MB = 10^6 bytes; s0 = server 0, w0 = worker 0
+  bytes per step, 1 MB = 10^6 bytes, 1 kB = 10^3; s0 = server 0, w0 = worker 0
   formulas: ps_sync S (each server n S / s in and out); ring 2(n-1)/n S
   * control without synchronisation, never ranked
 
 Time base WALL: real processes over loopback on one host (Example CPU, 2 cores);
-5 blocks; first 5 steps left out of every time.
+gradient mean over 4 workers, global batch 128; 5 blocks; first 5 steps left out
+of every time.
 
 Report:
   runs/2026-01-02T03-04-quickstart/report.html
@@ -183,9 +189,73 @@ TEST(RenderTerminal, OffersThreeCommandsThatFit) {
   run.mutable_experiment()->set_workers(3);
   EXPECT_THAT(RenderTerminal(Decided(run), {}), HasSubstr("--set train.steps=120\n"));
   for (const char* id : {"ring", "ps_sync"}) Find(&run, id)->set_id(std::string(60, *id));
-  EXPECT_THAT(RenderTerminal(Decided(run), {}), HasSubstr("compare quickstart --quick\n"));
+  EXPECT_THAT(RenderTerminal(Decided(run), {}),
+              HasSubstr("compare quickstart --set bucket_cap_mb=0.1\n"));
   EXPECT_THAT(RenderTerminal(Decided(run), {.report_path = "", .spec = std::string(60, 's')}),
               HasSubstr(" \\\n     --set train.steps=120\n"));
+}
+
+TEST(RenderTerminal, NextKeepsWhatTheUserSet) {
+  RunFile run = QuickstartFile();
+  run.mutable_experiment()->set_blocks(1);
+  const TerminalOptions options = {.report_path = "",
+                                   .spec = "",
+                                   .set = {"train.steps=300", "workers=4", "model=mlp { }",
+                                           "limits.window_chunks=2", "bucket_cap_mb=0.1"}};
+  std::string text = RenderTerminal(Decided(run), options);
+  ExpectFits(text);
+  text = absl::StrReplaceAll(text, {{" \\\n    ", ""}});
+  EXPECT_THAT(text, HasSubstr("\n  ./lockstep compare quickstart --set train.steps=300 --set "
+                              "workers=4 --set 'model=mlp { }' --set limits.window_chunks=2 --set "
+                              "bucket_cap_mb=0.1 --blocks 5\n"));
+  EXPECT_THAT(text, HasSubstr("--set train.steps=300 --set 'model=mlp { }' --set "
+                              "limits.window_chunks=2 --set bucket_cap_mb=0.1 --set workers=2\n"));
+  EXPECT_THAT(text, HasSubstr("--set train.steps=300 --set workers=4 --set 'model=mlp { }' --only "
+                              "ring --set bucket_cap_mb=1\n"));
+}
+
+TEST(RenderTerminal, NextNeverHasFewerSteps) {
+  for (const int steps : {1, 20, 6'000'000, 10'000'000}) {
+    RunFile run = QuickstartFile();
+    run.mutable_experiment()->set_workers(3);
+    run.mutable_experiment()->set_steps(steps);
+    const std::string text = RenderTerminal(Decided(run), {});
+    EXPECT_THAT(
+        text,
+        HasSubstr("--set train.steps=" + std::to_string(std::min(2 * steps, 10'000'000)) + "\n"));
+    EXPECT_THAT(text, Not(HasSubstr("--quick")));
+  }
+}
+
+// Tiny models: what was counted stays apart from the formula.
+TEST(RenderTerminal, SmallNumbersKeepThreeDigits) {
+  RunFile run = QuickstartFile();
+  Find(&run, "ring")->mutable_bytes()->set_tx_per_worker_step(13'040);
+  Find(&run, "ring")->mutable_bytes()->set_formula(9'970);
+  for (VariantResult& variant : *run.mutable_runs()) {
+    variant.mutable_step_us()->set_p50(8.15);
+    variant.mutable_loss()->set_final(0.000412);
+  }
+  const std::string text = RenderTerminal(Decided(run), {});
+  ExpectFits(text);
+  EXPECT_THAT(Line(text, "variant"), HasSubstr("step us  kB sent"));
+  EXPECT_THAT(Line(text, "ring   "), ContainsRegex("8.15/12500 +13.0 +9.97 .* 0.000412$"));
+  EXPECT_THAT(Line(text, "ps_sync   "), ContainsRegex(" 400 +400 +s0 in 804 "));
+}
+
+TEST(RenderTerminal, AFailedRunEndsWithItsLogs) {
+  RunFile run = QuickstartFile();
+  run.set_state("failed");
+  const std::string logs = "runs/x/blocks/1-ring-seed-1/logs";
+  std::string text =
+      RenderTerminal(Decided(run), {.report_path = "r", .spec = "", .logs_path = logs});
+  EXPECT_THAT(text, EndsWith("\n\nLogs: " + logs + "\n"));
+  EXPECT_THAT(text, Not(HasSubstr("Try next")));
+  EXPECT_THAT(RenderTerminal(Decided(run), {}), Not(HasSubstr("Logs:")));
+  run.set_state("complete");
+  text = RenderTerminal(Decided(run), {.report_path = "r", .spec = "", .logs_path = logs});
+  EXPECT_THAT(text, HasSubstr("Try next"));
+  EXPECT_THAT(text, Not(HasSubstr("Logs:")));
 }
 
 TEST(RenderTerminal, AFailedRunBeginsWithWhoAndWhen) {

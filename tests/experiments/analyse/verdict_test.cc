@@ -71,6 +71,23 @@ constexpr Case kCases[] = {
      kRuleStopped, "Stopped: worker 2 failed before the first step of ring, block 1"},
     {"stopped_without_cause", [](RunFile* run) { run->set_state("failed"); }, kRuleStopped,
      "Stopped: the run ended early and no member reported why"},
+    {"stopped_while_joining",
+     [](RunFile* run) {
+       run->set_state("failed");
+       FailureInfo* failure = run->add_failures();
+       failure->set_member("coordinator");
+       failure->set_message("waiting for worker 1; present: worker 0 after 500 ms");
+       failure->set_variant("ring");
+       failure->set_block(1);
+     },
+     kRuleStopped, "Stopped: waiting for worker 1; ring, block 1 did not begin"},
+    {"the_coordinator_can_fail",
+     [](RunFile* run) {
+       run->set_state("failed");
+       run->add_failures()->set_member("coordinator");
+       run->mutable_failures(0)->set_message("cannot listen: address in use");
+     },
+     kRuleStopped, "Stopped: coordinator failed before the first step"},
     {"failures_beat_the_state",
      [](RunFile* run) {
        Fail(run);
@@ -181,8 +198,9 @@ TEST_P(Verdict, FollowsItsRule) {
   EXPECT_EQ(verdict.rule(), GetParam().rule);
   EXPECT_THAT(verdict.head(), StartsWith(GetParam().head));
   EXPECT_THAT(verdict.facts(), SizeIs(4));
-  EXPECT_THAT(verdict.caveat(), AllOf(HasSubstr("WALL"), HasSubstr("loopback on one host"),
-                                      HasSubstr("Example CPU"), HasSubstr("block")));
+  EXPECT_THAT(verdict.caveat(),
+              AllOf(HasSubstr("WALL"), HasSubstr("loopback on one host"), HasSubstr("Example CPU"),
+                    HasSubstr("block"), HasSubstr("mean over 4 workers, global batch 128")));
   // The control is named only where it drifts, never as a winner or loser.
   EXPECT_THAT(verdict.head(), Not(HasSubstr("none is")));
   EXPECT_THAT(verdict.head(), Not(HasSubstr("than none")));
@@ -277,6 +295,40 @@ TEST(Verdict, WhyOfAStoppedRunIsTheFirstCause) {
   const std::string why = Decide(run).why();
   EXPECT_THAT(why, StartsWith("connection closed by SIGKILL."));
   EXPECT_THAT(why, HasSubstr("1 other member stopped because of it"));
+}
+
+TEST(Verdict, TheCauseIsNotCountedAmongTheOthers) {
+  RunFile run = QuickstartFile();
+  Fail(&run);
+  run.mutable_failures(1)->set_consequence(true);  // worker 0 comes first, worker 2 is the other
+  VerdictInfo verdict = Decide(run);
+  EXPECT_THAT(verdict.head(), StartsWith("Stopped: worker 0"));
+  EXPECT_THAT(verdict.why(), HasSubstr("1 other member stopped because of it"));
+  run.mutable_failures()->RemoveLast();
+  EXPECT_THAT(Decide(run).why(), Not(HasSubstr("other member")));
+}
+
+TEST(Verdict, CaveatSaysHowGradientsAreReduced) {
+  RunFile run = QuickstartFile();
+  run.mutable_experiment()->set_reduce_op("sum");
+  run.mutable_experiment()->set_workers(1);
+  EXPECT_THAT(Decide(run).caveat(), HasSubstr("; gradient sum over 1 worker, global batch 128; "));
+  run.mutable_experiment()->clear_reduce_op();
+  run.mutable_experiment()->clear_global_batch();
+  EXPECT_THAT(Decide(run).caveat(), HasSubstr("16 cores); 5 blocks; "));
+}
+
+TEST(Verdict, BytesFarFromTheFormulasAreSaidToBe) {
+  RunFile run = QuickstartFile();
+  BytesResult* bytes = Find(&run, "ring")->mutable_bytes();
+  bytes->set_tx_per_worker_step(606'000);  // 1 % is still close
+  EXPECT_THAT(Decide(run).why(), HasSubstr("are within 1.0 % of the formulas."));
+  bytes->set_tx_per_worker_step(636'000);
+  EXPECT_THAT(Decide(run).why(),
+              HasSubstr("Counted bytes differ from the formulas by up to 6.0 %: headers of small "
+                        "chunks and buckets."));
+  bytes->set_tx_per_worker_step(300'000);  // headers cannot explain fewer
+  EXPECT_THAT(Decide(run).why(), HasSubstr("differ from the formulas by up to 50 %."));
 }
 
 TEST(Verdict, FactsComeFromTheData) {

@@ -157,29 +157,23 @@ INSTANTIATE_TEST_SUITE_P(
 // CASES R14: a waiting line at least every 5 s lists present and missing; the join timeout ends the
 // run.
 TEST(MembershipTest, WaitingIsVisibleAndBounded) {
-  Cluster cluster(3, 0);
+  Cluster cluster(3, 1);
   cluster.Join(WORKER, 0);
   cluster.Join(WORKER, 2);
-  std::string line;
-  for (int64_t ms = 0; ms < 5'000; ms += 50) {
-    MemberEvent beat;
-    beat.mutable_beat();
+  MemberEvent beat;
+  beat.mutable_beat();
+  std::vector<std::string> lines;
+  for (int64_t ms = 0; ms < 30'000; ms += 50) {
     cluster.Event(0, beat);
     cluster.Event(2, beat);
-    for (const Effect& effect : cluster.Pass(50)) line += effect.line;
+    for (const Effect& effect : cluster.Pass(50)) {
+      if (effect.kind == Effect::Kind::kLine) lines.push_back(effect.line);
+    }
   }
-  EXPECT_EQ(line, "waiting for worker 1; present: worker 0, worker 2");
-  for (int64_t ms = 0; ms < 25'000; ms += 50) {
-    MemberEvent beat;
-    beat.mutable_beat();
-    cluster.Event(0, beat);
-    cluster.Event(2, beat);
-    cluster.Pass(50);
-  }
+  const std::string line = "waiting for worker 1, server 0; present: worker 0, worker 2";
+  EXPECT_THAT(lines, testing::AllOf(testing::SizeIs(5), testing::Each(line)));
   ASSERT_TRUE(cluster.membership().stopping());
-  EXPECT_THAT(
-      cluster.membership().outcome(),
-      StatusIs(StatusCode::kDeadlineExceeded, "waiting for worker 1; present: worker 0, worker 2"));
+  EXPECT_THAT(cluster.membership().outcome(), StatusIs(StatusCode::kDeadlineExceeded, line));
 }
 
 // A group that completes too late is late, whether or not a tick came in between.
@@ -271,7 +265,7 @@ TEST(MembershipTest, UnconnectedMembersAreNamed) {
   MemberEvent connected;
   connected.mutable_connected();
   cluster.Event(0, connected);
-  cluster.Live(15'100);
+  cluster.Live(45'100);
   EXPECT_THAT(cluster.membership().outcome(), StatusIs(StatusCode::kDeadlineExceeded, "worker 1"));
 }
 

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "experiments/analyse/verdict.h"
 #include "experiments/report/sections.h"
 #include "tests/support/places.h"
 #include "tests/support/status_matchers.h"
@@ -166,6 +167,17 @@ TEST(ReportTest, MethodNamesWhatTheNumbersDependOn) {
         "lockstep 0.1.0, commit 0dd0733, Release build"}) {
     EXPECT_THAT(page, HasSubstr(part));
   }
+}
+
+// Beside the verdict and under the method: a speed or a loss means little without them.
+TEST(ReportTest, SaysTheReductionAndTheGlobalBatch) {
+  RunFile run = Golden("normal");
+  *run.mutable_verdict() = Decide(run);
+  const std::string page = Render(run);
+  EXPECT_THAT(Between(page, "<p class=\"caveat\">", "</p>"),
+              HasSubstr("mean over 4 workers, global batch 128"));
+  EXPECT_THAT(page, HasSubstr("<dt>Global batch</dt><dd>128 samples a step</dd>"));
+  EXPECT_THAT(page, HasSubstr("mean over the workers"));
 }
 
 TEST(ReportTest, AFailedRunNamesItsFirstCause) {

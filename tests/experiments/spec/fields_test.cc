@@ -56,8 +56,10 @@ const std::map<std::string, std::set<std::string>> kAccepted = {
     {"limits.message_bytes_max", {"7000"}},
     {"limits.chunk_bytes", {"700"}},
     {"limits.window_chunks", {"7"}},
-    {"limits.staged_bytes_max", {"700"}},
+    {"limits.staged_bytes_max", {"70000"}},
     {"limits.snapshot_bytes_max", {"700"}},
+    {"limits.settle_ms", {"700"}},
+    {"limits.answer_grace_ms", {"700"}},
     {"overlap", {"false"}},
 };
 // Blocks that are accepted when empty or as the valid spec has them.
@@ -123,6 +125,7 @@ class EveryField {
     if (path.rfind("variant[0].", 0) == 0) set.push_back("variant={ name: \"v\" }");
     if (path.rfind("model.", 0) == 0 && path.rfind("model.mlp", 0) != 0) set.push_back("model={}");
     if (path.rfind("data.", 0) == 0) set.push_back("data={}");
+    if (path == "limits.message_bytes_max") set.push_back("limits.chunk_bytes=700");
     if (path == "limits.lease_ms") set.push_back("limits.heartbeat_ms=1");
     set.push_back(absl::StrCat(path, "=", value));
     // A variant needs a way to synchronise besides its name, and an optimizer a kind.

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -54,6 +55,57 @@ TEST(FindSpecTest, ReadsFilesByPath) {
   ASSERT_THAT(spec, IsOk());
   EXPECT_EQ(spec->display_name, path);
   EXPECT_EQ(spec->text, FindSpec("quickstart")->text);
+}
+
+// Runs in a new folder of its own.
+class FindSpecInFolderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    before_ = std::filesystem::current_path();
+    std::string folder = (std::filesystem::temp_directory_path() / "find_test_XXXXXX").string();
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+    folder_ = folder;
+    std::filesystem::current_path(folder_);
+  }
+  void TearDown() override {
+    std::filesystem::current_path(before_);
+    std::filesystem::remove_all(folder_);
+  }
+  static void Write(const std::string& name, const std::string& text) {
+    std::ofstream(name, std::ios::binary) << text;
+  }
+
+ private:
+  std::filesystem::path before_;
+  std::filesystem::path folder_;
+};
+
+TEST_F(FindSpecInFolderTest, ReadyMadeGoesBeforeAFileAndSaysSo) {
+  Write("quickstart", ValidSpec());
+  const auto ready_made = FindSpec("quickstart");
+  ASSERT_THAT(ready_made, IsOk());
+  EXPECT_EQ(ready_made->display_name, "quickstart.textproto");
+  const LoadedSpec loaded = LoadSpec(*ready_made, {});
+  EXPECT_EQ(loaded.experiment.name(), "quickstart");
+  ASSERT_EQ(loaded.notes.size(), 1u);
+  EXPECT_THAT(loaded.notes[0].ToString(),
+              testing::AllOf(testing::StartsWith("spec quickstart: this is the ready-made spec"),
+                             testing::EndsWith("write ./quickstart")));
+  const auto file = FindSpec("./quickstart");
+  ASSERT_THAT(file, IsOk());
+  EXPECT_EQ(file->text, ValidSpec());
+  EXPECT_EQ(file->note, "");
+}
+
+TEST_F(FindSpecInFolderTest, AFolderOfThatNameIsNoRival) {
+  std::filesystem::create_directory("quickstart");
+  EXPECT_EQ(FindSpec("quickstart")->note, "");
+}
+
+TEST_F(FindSpecInFolderTest, RefusesNulBytes) {
+  Write("binary", std::string("name: \"a\0b\"", 12));
+  EXPECT_THAT(FindSpec("binary"), StatusIs(absl::StatusCode::kInvalidArgument,
+                                           "spec binary: not a text file: byte 8 is NUL"));
 }
 
 TEST(FindSpecTest, UnknownNameListsTheKnownOnes) {

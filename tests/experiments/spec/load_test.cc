@@ -2,7 +2,10 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_replace.h"
+#include "experiments/spec/conflicts.h"
 #include "tests/experiments/spec/spec_support.h"
 #include "tests/support/status_matchers.h"
 
@@ -225,6 +228,38 @@ const BadSpec kMeaning[] = {
      "workers: 4",
      "workers: 4 limits { heartbeat_ms: 6000 }",
      {{5, {"limits.heartbeat_ms: heartbeat_ms is 6000 and lease_ms is 5000"}}}},
+    // The valid model has 2 + 1 + 1 + 1 blocks and 2,410 parameters.
+    {"MoreServersThanBlocks",
+     "servers: 2",
+     "servers: 6",
+     {{7, {"t:7:27: variant[1].ps.servers[0]: 6 servers, but the model has 5 blocks of 1024"}}}},
+    {"ChunkWithItsHeaderExceedsAMessage",
+     "workers: 4",
+     "workers: 4 limits { chunk_bytes: 4096 message_bytes_max: 4223 }",
+     {{5,
+       {"t:5:39: limits.message_bytes_max: message_bytes_max is 4223 and chunk_bytes is 4096",
+        "at least 4224"}}}},
+    {"ChunkWithItsHeaderExceedsTheDefaultMessage",
+     "workers: 4",
+     "workers: 4\nlimits { chunk_bytes: 67108864 }",
+     {{6,
+       {"t:6:10: limits.chunk_bytes: message_bytes_max is 67108864 and chunk_bytes is 67108864"}}}},
+    {"ChunkExceedsAMessageOfAllReduceAlone",
+     "variant { name: \"ps\" ps { servers: 2 } }",
+     "limits { message_bytes_max: 2048 }",
+     {{7, {"limits.message_bytes_max: message_bytes_max is 2048 and chunk_bytes is 1048576"}}}},
+    // 4 workers * (4 * 1,205 + 4,096) bytes.
+    {"StagedBytesBelowAPushOfEveryWorker",
+     "workers: 4",
+     "workers: 4\nlimits { staged_bytes_max: 35663 }",
+     {{6,
+       {"t:6:10: limits.staged_bytes_max: staged_bytes_max is 35663, but a server of variant[1].ps",
+        "35664 bytes", "4 workers"}}}},
+    {"StagedBytesByDefaultBelowAPushOfEveryWorker",
+     "[64, 32, 10] } }\ndata { digits {} }\ntrain { global_batch: 128 steps: 60 }\nworkers: 4",
+     "[64, 16000, 16000, 10] } }\ndata { digits {} }\ntrain { global_batch: 128 steps: 60 }\n"
+     "workers: 16",
+     {{7, {"t:7:22: variant[1].ps: staged_bytes_max is 4294967296, but", "16 workers"}}}},
     {"LimitOutOfRange",
      "workers: 4",
      "workers: 4 limits { chunk_bytes: 63 }",
@@ -248,6 +283,38 @@ TEST(LoadSpecTest, NamesAllThatIsMissing) {
 TEST(LoadSpecTest, MissingBelowABlockIsNamedAtTheBlock) {
   const std::string text = absl::StrReplaceAll(ValidSpec(), {{"global_batch: 128 ", ""}});
   ExpectErrors(Load(text), {{4, {"t:4:1: train.global_batch is missing"}}});
+}
+
+TEST(LoadSpecTest, LimitsThatJustSuffice) {
+  EXPECT_THAT(Load(ValidSpec(), {"limits.chunk_bytes=4096", "limits.message_bytes_max=4224",
+                                 "limits.staged_bytes_max=35664", "variant[ps].ps.servers=2"})
+                  .status(),
+              IsOk());
+  EXPECT_THAT(Load(ValidSpec(), {"variant[ps].ps.servers=5"}).status(), IsOk());
+  EXPECT_THAT(Load(ValidSpec(), {"variant={ name: \"none\" none {} }", "limits.chunk_bytes=4096",
+                                 "limits.message_bytes_max=2048"})
+                  .status(),
+              IsOk())
+      << "nobody sends";
+}
+
+TEST(LoadSpecTest, SkipsAByteOrderMark) {
+  EXPECT_THAT(Load("\xEF\xBB\xBF" + ValidSpec()).status(), IsOk());
+  ExpectErrors(Load("\xEF\xBB\xBFnam: 1\n" + ValidSpec()), {{1, {"t:1:1: unknown field \"nam\""}}});
+}
+
+TEST(LoadSpecTest, ShowsAtMostTwentyErrors) {
+  std::string text = ValidSpec();
+  for (int i = 0; i < 20; ++i) text += "x: 1\n";
+  const std::string all = AllErrors(Load(text));
+  EXPECT_THAT(all, testing::HasSubstr("20 errors\nt:9:1: "));
+  EXPECT_THAT(all, testing::HasSubstr("\nt:28:1: "));
+  EXPECT_THAT(all, testing::Not(testing::HasSubstr("more")));
+  for (int i = 0; i < 1'202; ++i) text += "x: 1\n";
+  const std::string some = AllErrors(Load(text));
+  EXPECT_THAT(some, testing::HasSubstr("1,222 errors\nt:9:1: "));
+  EXPECT_THAT(some, testing::EndsWith("\n... and 1,202 more"));
+  EXPECT_EQ(std::count(some.begin(), some.end(), '\n'), 21);
 }
 
 TEST(LoadSpecTest, DeepNestingIsAnErrorAndNoCrash) {
@@ -306,6 +373,7 @@ TEST(LoadSpecTest, FillsInEveryDefault) {
            lease_ms: 5000 stop_grace_ms: 3000 waiting_line_ms: 5000
            message_bytes_max: 67108864 chunk_bytes: 1048576 window_chunks: 8
            staged_bytes_max: 4294967296 snapshot_bytes_max: 16777216
+           settle_ms: 300 answer_grace_ms: 500
          }
          overlap: false)",
       &expected));
@@ -322,65 +390,6 @@ TEST(LoadSpecTest, CanonicalTextLoadsAsTheSameExperiment) {
   EXPECT_TRUE(MessageDifferencer::Equals(first.experiment, second.experiment));
   EXPECT_EQ(CanonicalText(second.experiment), CanonicalText(first.experiment));
   EXPECT_THAT(second.notes, testing::IsEmpty()) << "defaults that are written out are no mistakes";
-}
-
-struct UnusedCase {
-  const char* name;
-  std::vector<std::string> set;
-  std::vector<std::string> notes;
-};
-void PrintTo(const UnusedCase& unused, std::ostream* out) { *out << unused.name; }
-class UnusedSettingTest : public testing::TestWithParam<UnusedCase> {};
-
-TEST_P(UnusedSettingTest, IsNamedInANote) {
-  const LoadedSpec spec = Load(ValidSpec(), GetParam().set);
-  ASSERT_THAT(spec.status(), IsOk());
-  ASSERT_EQ(spec.notes.size(), GetParam().notes.size());
-  for (size_t i = 0; i < spec.notes.size(); ++i) {
-    EXPECT_THAT(spec.notes[i].ToString(), testing::HasSubstr(GetParam().notes[i]));
-  }
-}
-const char* const kOnlyNone = "variant={ name: \"none\" none {} }";
-const UnusedCase kUnused[] = {
-    {"AllUsed", {"bucket_cap_mb=1", "limits.window_chunks=4", "probe.every=5"}, {}},
-    {"NothingSynchronises",
-     {kOnlyNone, "bucket_cap_mb=1", "reduce_op=SUM", "limits.chunk_bytes=128"},
-     {"--set bucket_cap_mb=1, character 15: bucket_cap_mb changes nothing: no variant synchronises",
-      "--set reduce_op=SUM", "--set limits.chunk_bytes=128"}},
-    {"NoServer",
-     {"variant={ name: \"ring\" all_reduce {} }", "limits.window_chunks=4",
-      "limits.staged_bytes_max=99"},
-     {"limits.window_chunks changes nothing: no variant has a parameter server",
-      "limits.staged_bytes_max"}},
-    {"ProbeBehindTheEnd", {"probe.every=61"}, {"probe.every changes nothing"}},
-    {"SnapshotsTooLarge",
-     {"probe.keep_snapshots=true", "limits.snapshot_bytes_max=100"},
-     {"probe.keep_snapshots"}},
-    {"OneWorker",
-     {"workers=1", "variant[ring].all_reduce.channels=2"},
-     {"one worker exchanges nothing"}},
-};
-INSTANTIATE_TEST_SUITE_P(Settings, UnusedSettingTest, testing::ValuesIn(kUnused),
-                         [](const auto& test) { return std::string(test.param.name); });
-
-TEST(QuickTest, OneBlockAndFewSteps) {
-  const SpecText text{.display_name = "t", .text = ValidSpec()};
-  const LoadedSpec quick = LoadSpec(text, {.set = {}, .blocks = {}, .quick = true});
-  EXPECT_EQ(quick.experiment.blocks(), 1);
-  EXPECT_EQ(quick.experiment.train().steps(), 20);
-  const LoadedSpec shorter =
-      LoadSpec(text, {.set = {"train.steps=7"}, .blocks = "2", .quick = true});
-  EXPECT_EQ(shorter.experiment.blocks(), 2);
-  EXPECT_EQ(shorter.experiment.train().steps(), 7);
-}
-
-TEST(QuickTest, HidesNoError) {
-  const LoadedSpec spec =
-      LoadSpec({.display_name = "t", .text = ValidSpec()},
-               {.set = {"train.steps=99999999"}, .blocks = "many", .quick = true});
-  ExpectErrors(spec,
-               {{0, {"--set train.steps=99999999", "out of range"}},
-                {0, {"--blocks many, character 1: blocks: expected a whole number", "got many"}}});
 }
 
 }  // namespace

@@ -76,6 +76,11 @@ const SetCase kSets[] = {
      {"variant=[{ name: \"a\" none {} }, { name: \"b\" ps {} }]"},
      "variant { name: 'a' none {} } variant { name: 'b' ps {} }"},
     {"TextWithoutQuotes", {"name=plain"}, "name: 'plain'"},
+    {"BlanksAroundPathAndValue", {" train.steps = 70 "}, "train { global_batch: 128 steps: 70 }"},
+    {"BlanksAroundTextWithoutQuotes", {"name\t= plain "}, "name: 'plain'"},
+    {"BlanksAroundAnElement",
+     {"model.mlp.layers[1] =48"},
+     "model { mlp { layers: [64, 48, 10] } }"},
     {"TextWithQuotes", {"name=\"quoted\""}, "name: 'quoted'"},
     {"Enum", {"reduce_op=SUM"}, "reduce_op: SUM"},
     {"ValueWithEqualsSign", {"network= # a = b\n time_base: WALL"}, "network { time_base: WALL }"},
@@ -97,6 +102,11 @@ TEST_P(BadSetTest, NamesTheOptionAndTheCharacter) {
 
 const BadSet kBadSets[] = {
     {"NoEquals", {"train.steps"}, {{0, {"--set train.steps, character 1: expected path=value"}}}},
+    {"OnlyBlanksForAPath", {"  =5"}, {{0, {"character 1: expected path=value"}}}},
+    {"BlanksCount", {" train.stebs = x"}, {{0, {"character 8: unknown field \"stebs\" in train"}}}},
+    {"BlanksCountBeforeTheValue",
+     {"train.steps = x"},
+     {{0, {"character 15: train.steps: expected a whole number"}}}},
     {"UnknownField",
      {"train.stebs=9"},
      {{0,

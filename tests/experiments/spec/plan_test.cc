@@ -2,11 +2,18 @@
 
 #include <algorithm>
 
+#include "experiments/spec/conflicts.h"
+#include "ps_server/core/partition.h"
+#include "ps_server/wire/frame.h"
 #include "tests/experiments/spec/spec_support.h"
 #include "tests/support/status_matchers.h"
 
 namespace lockstep {
 namespace {
+
+// The header and the blocks are those of the parameter server.
+static_assert(kShardBlockElements == kBlockElements);
+static_assert(kMessageHeaderBytes == kFrameHeaderBytesMax);
 
 std::vector<std::string> Order(const std::vector<RunConfig>& runs) {
   std::vector<std::string> order;
