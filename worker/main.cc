@@ -1,9 +1,8 @@
 // main.cc: one worker: binds, joins, trains its share of every global batch, stays in step,
 // reports.
 #include <CLI/CLI.hpp>
-#include <cstdio>
-#include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -11,11 +10,11 @@
 #include "allreduce/transport/tcp.h"
 #include "base/abort.h"
 #include "base/clock.h"
-#include "base/exit_code.h"
 #include "base/heap.h"
 #include "base/member/limits_proto.h"
 #include "base/member/member.h"
 #include "base/member/process.h"
+#include "base/member/program.h"
 #include "base/member/signals.h"
 #include "base/socket.h"
 #include "base/status.h"
@@ -87,11 +86,7 @@ int Main(int argc, char** argv) {
   app.add_option("--listen", arguments.listen,
                  "address that the other members reach this worker at");
   app.add_option("--token", arguments.token, "the run's shared secret")->envname("LOCKSTEP_TOKEN");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
-  }
+  if (const std::optional<int> code = ParseFlags(&app, argc, argv)) return *code;
   return Run(arguments);
 }
 
@@ -99,10 +94,5 @@ int Main(int argc, char** argv) {
 }  // namespace lockstep
 
 int main(int argc, char** argv) {
-  try {
-    return lockstep::Main(argc, argv);
-  } catch (const std::exception& error) {  // CLI11 and the standard library may throw; we don't
-    std::fprintf(stderr, "worker: %s\n", error.what());
-    return lockstep::kExitInternal;
-  }
+  return lockstep::RunProgram("worker", lockstep::Main, argc, argv);
 }

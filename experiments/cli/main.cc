@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cstdio>
-#include <exception>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -13,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/exit_code.h"
 #include "base/member/member.h"
+#include "base/member/program.h"
 #include "experiments/cli/compare.h"
 
 namespace lockstep {
@@ -84,13 +84,7 @@ int Main(int argc, char** argv) {
                  argv[1]);
     return kExitUsage;
   }
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {  // CLI11 reports by exception; it goes no further
-    const bool asked = error.get_exit_code() == 0;
-    app.exit(error);
-    return asked ? kExitOk : kExitUsage;
-  }
+  if (const std::optional<int> code = ParseFlags(&app, argc, argv)) return *code;
   return Compare(arguments);
 }
 
@@ -98,10 +92,5 @@ int Main(int argc, char** argv) {
 }  // namespace lockstep
 
 int main(int argc, char** argv) {
-  try {
-    return lockstep::Main(argc, argv);
-  } catch (const std::exception& error) {  // CLI11 and the standard library may throw; we don't
-    std::fprintf(stderr, "lockstep: %s\n", error.what());
-    return lockstep::kExitInternal;
-  }
+  return lockstep::RunProgram("lockstep", lockstep::Main, argc, argv);
 }

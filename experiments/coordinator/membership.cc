@@ -10,6 +10,9 @@
 namespace lockstep {
 namespace {
 
+// Replaced by how the process ended, once that is known.
+constexpr char kStreamBroke[] = "was lost: its connection to the coordinator broke";
+
 Effect Send(int64_t session, Command command) {
   return {
       .kind = Effect::Kind::kSend, .session = session, .command = std::move(command), .line = {}};
@@ -157,7 +160,7 @@ std::vector<Effect> Membership::OnClosed(int64_t session, int64_t now_ns) {
   if (member == members_.end() || member->second.gone || phase_ == Phase::kStopping) return {};
   member->second.gone = true;
   Fail({.member = member->first,
-        .status = absl::UnavailableError("was lost: its connection to the coordinator broke"),
+        .status = absl::UnavailableError(kStreamBroke),
         .step = StepOf(member->second),
         .lost = true},
        now_ns);
@@ -175,8 +178,7 @@ std::vector<Effect> Membership::OnExit(const MemberId& member, bool clean, const
   if (reported != failures_.end()) {
     // The stream broke first; how the process ended says more. A member that named its error keeps
     // it.
-    const bool only_lost =
-        reported->status.message() == "was lost: its connection to the coordinator broke";
+    const bool only_lost = reported->status.message() == kStreamBroke;
     if (only_lost && !clean) reported->status = status;
     return {};
   }

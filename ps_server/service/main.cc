@@ -2,19 +2,18 @@
 // stop.
 #include <CLI/CLI.hpp>
 #include <atomic>
-#include <cstdio>
-#include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "base/abort.h"
 #include "base/clock.h"
-#include "base/exit_code.h"
 #include "base/heap.h"
 #include "base/member/limits_proto.h"
 #include "base/member/member.h"
 #include "base/member/process.h"
+#include "base/member/program.h"
 #include "base/member/record_writer.h"
 #include "base/member/signals.h"
 #include "base/status.h"
@@ -157,11 +156,7 @@ int Main(int argc, char** argv) {
       ->required();
   app.add_option("--listen", arguments.listen, "address that the workers reach this server at");
   app.add_option("--token", arguments.token, "the run's shared secret")->envname("LOCKSTEP_TOKEN");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
-  }
+  if (const std::optional<int> code = ParseFlags(&app, argc, argv)) return *code;
   return Run(arguments);
 }
 
@@ -169,10 +164,5 @@ int Main(int argc, char** argv) {
 }  // namespace lockstep
 
 int main(int argc, char** argv) {
-  try {
-    return lockstep::Main(argc, argv);
-  } catch (const std::exception& error) {  // CLI11 and the standard library may throw; we don't
-    std::fprintf(stderr, "ps_server: %s\n", error.what());
-    return lockstep::kExitInternal;
-  }
+  return lockstep::RunProgram("ps_server", lockstep::Main, argc, argv);
 }

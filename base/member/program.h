@@ -1,0 +1,34 @@
+// program.h: how our programs read their flags and end: CLI11 reports by exception, and none goes
+// further than here. For main files only: CLI11's header is large. Threads: main.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <optional>
+
+#include "base/exit_code.h"
+
+namespace lockstep {
+
+// Nothing: go on. Otherwise the exit code, and --help or the error has been printed.
+inline std::optional<int> ParseFlags(CLI::App* app, int argc, char** argv) {
+  try {
+    app->parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app->exit(error) == 0 ? kExitOk : kExitUsage;
+  }
+  return std::nullopt;
+}
+
+// Runs a program's main. What the libraries throw (we don't) ends it as an internal error.
+inline int RunProgram(const char* name, int (*program)(int, char**), int argc, char** argv) {
+  try {
+    return program(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", name, error.what());
+    return kExitInternal;
+  }
+}
+
+}  // namespace lockstep
