@@ -7,8 +7,10 @@
 #include "allreduce/host/call.h"
 #include "allreduce/host/executor.h"
 #include "allreduce/host/failure.h"
+#include "allreduce/host/measure.h"
 #include "allreduce/schedule/broadcast.h"
-#include "allreduce/schedule/ring.h"
+#include "allreduce/schedule/generate.h"
+#include "allreduce/schedule/order.h"
 #include "base/check.h"
 #include "base/status.h"
 
@@ -20,23 +22,40 @@ constexpr int32_t kBroadcastChunks = 4;  // enough to keep a short chain busy; t
 // Ranks that are in the call answer at once; whoever doesn't is missing.
 constexpr int64_t kAnswerShare = 10;
 constexpr int64_t kAnswerMsMin = 50;
+constexpr int64_t kLargePingBytes = int64_t{256} << 10;  // beyond a socket's first window
+
+RankPart PartOf(const ScheduleSpec& spec, int rank) {
+  absl::StatusOr<RankPart> part = MakeRankPart(spec, rank);
+  CHECK(part.ok()) << part.status();  // options of a group are checked before it is built
+  return *std::move(part);
+}
 
 class HostCommunicator final : public Communicator {
  public:
   HostCommunicator(std::unique_ptr<Link> link, const Clock& clock,
                    const CommunicatorOptions& options)
-      : link_(std::move(link)), clock_(clock), options_(options), executor_(link_.get()) {
-    CHECK(options.channels >= 1 && options.channels <= link_->channels())
+      : link_(std::move(link)),
+        clock_(clock),
+        options_(options),
+        executor_(link_.get(), clock),
+        spec_{options.algorithm, link_->world_size(), options.servers, options.channels},
+        part_(PartOf(spec_, link_->rank())),
+        closing_ring_(PartOf({.world_size = link_->world_size()}, link_->rank())) {
+    CHECK(options.channels <= link_->channels())
         << options.channels << " channels asked, the link has " << link_->channels();
-    const RingSpec spec{link_->world_size(), options.channels};
-    ring_.chunks = spec.world_size * spec.channels;
-    ring_.lanes = RingLanes(spec, link_->rank());
   }
   // The executor's requests must not outlive it in the link.
   ~HostCommunicator() override { link_.reset(); }
 
   int rank() const override { return link_->rank(); }
   int world_size() const override { return link_->world_size(); }
+  int contributors() const override { return part_.contributors; }
+  std::string AdditionOrder(int64_t count) const override {
+    const absl::StatusOr<Schedule> schedule = MakeSchedule(spec_);
+    CHECK(schedule.ok()) << schedule.status();  // its own part was made from the same spec
+    return lockstep::AdditionOrder(*schedule, count);
+  }
+  void LogMessages(MessageLog* log) override { executor_.LogMessages(log); }
   Traffic traffic() const override { return link_->traffic(); }
 
   absl::Status AllReduce(void* data, int64_t count, Dtype dtype, ReduceOp op) override {
@@ -44,7 +63,7 @@ class HostCommunicator final : public Communicator {
     call.op = op;
     return Run(call, [&](ExecuteCall execute) {
       execute.data = data;
-      return executor_.Run(ring_, execute);
+      return executor_.Run(part_, execute);
     });
   }
 
@@ -57,14 +76,28 @@ class HostCommunicator final : public Communicator {
             absl::StrCat("root ", root, " is no rank of 0..", world_size() - 1));
       }
       const BroadcastSpec spec{world_size(), root, kBroadcastChunks};
-      const RankProgram chain{spec.chunks, ring_.slots, BroadcastLanes(spec, rank())};
+      ASSIGN_OR_RETURN(const Shape shape, BroadcastShape(spec));
+      const RankPart chain{shape, BroadcastLanes(spec, rank())};
       execute.data = data;
       RETURN_IF_ERROR(executor_.Run(chain, execute));
       // Root would be through before the last rank has even called. A ring of empty messages ends
       // the call on no rank before every rank is in it.
       execute.count = 0;
-      return executor_.Run(ring_, execute);
+      return executor_.Run(closing_ring_, execute);
     });
+  }
+
+  absl::StatusOr<std::optional<LinkCost>> MeasureLink() override {
+    const int64_t large_bytes = std::min(kLargePingBytes, options_.limits.chunk_bytes);
+    const CallDescription call = Describe(Operation::kPingPong, large_bytes, Dtype::kU8);
+    std::optional<LinkCost> cost;
+    RETURN_IF_ERROR(Run(call, [&](const ExecuteCall& execute) -> absl::Status {
+      if (world_size() == 1 || !TakesPart(call, rank())) return absl::OkStatus();
+      ASSIGN_OR_RETURN(cost, MeasureLinkCost(*link_, clock_, execute, &executor_));
+      return absl::OkStatus();
+    }));
+    if (rank() != 0) cost.reset();
+    return cost;
   }
 
  private:
@@ -76,6 +109,7 @@ class HostCommunicator final : public Communicator {
     call.operation = operation;
     call.dtype = dtype;
     call.algorithm = options_.algorithm;
+    call.servers = options_.servers;
     return call;
   }
 
@@ -124,7 +158,7 @@ class HostCommunicator final : public Communicator {
         std::min(options_.limits.answer_grace_ms,
                  std::max(options_.limits.sync_timeout_ms / kAnswerShare, kAnswerMsMin));
     const int64_t deadline_ns = clock_.NowNs() + answer_ms * kNsPerMs;
-    while (SomeMayAnswer() && link_->AwaitReports(deadline_ns).ok()) {
+    while (SomeMayAnswer(call) && link_->AwaitReports(deadline_ns).ok()) {
     }
     FailureView view;
     view.rank = rank();
@@ -143,10 +177,11 @@ class HostCommunicator final : public Communicator {
     return state.lost && state.report.empty();
   }
 
-  bool SomeMayAnswer() const {
+  bool SomeMayAnswer(const CallDescription& call) const {
     for (int peer = 0; peer < world_size(); ++peer) {
       const PeerState& state = link_->peers()[static_cast<size_t>(peer)];
-      if (peer != rank() && state.report.empty() && !state.lost && !state.left) return true;
+      const bool wanted = peer != rank() && TakesPart(call, peer);
+      if (wanted && state.report.empty() && !state.lost && !state.left) return true;
     }
     return false;
   }
@@ -155,7 +190,9 @@ class HostCommunicator final : public Communicator {
   const Clock& clock_;
   const CommunicatorOptions options_;
   HostExecutor executor_;
-  RankProgram ring_;
+  const ScheduleSpec spec_;
+  const RankPart part_;          // of every AllReduce
+  const RankPart closing_ring_;  // ends a broadcast
   int64_t next_sequence_ = 0;
   absl::Status dead_;  // the first error, for good
 };

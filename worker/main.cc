@@ -1,5 +1,5 @@
-// main.cc: one worker: binds, joins, trains its share of every global batch, stays in step,
-// reports.
+// main.cc: one rank: binds, joins, trains its share of every global batch (a server of PS_EXCHANGE:
+// only sums), stays in step, reports.
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
@@ -18,26 +18,34 @@
 #include "base/member/signals.h"
 #include "base/socket.h"
 #include "base/status.h"
+#include "worker/step_loop.h"
+#include "worker/summing_rank.h"
 #include "worker/trainer.h"
 
 namespace lockstep {
 namespace {
 
+constexpr char kWorker[] = "worker";
+constexpr char kServer[] = "server";
+
 struct Arguments {
   std::string coordinator;
+  std::string role = kWorker;
   int rank = 0;
   int world_size = 0;
   std::string listen = "127.0.0.1";
   std::string token;
+
+  bool trains() const { return role == kWorker; }
 };
 
-// From joining to the coordinator's stop. `member` is set once the worker has joined.
+// From joining to the coordinator's stop. `member` is set once the member has joined.
 absl::Status Work(const Arguments& arguments, Abort* abort, std::unique_ptr<Member>* member,
-                  std::unique_ptr<Trainer>* trainer) {
+                  std::unique_ptr<StepLoop>* loop) {
   static const MonotonicClock clock;
   ASSIGN_OR_RETURN(Listener listener, Listen({arguments.listen, 0}));
   ASSIGN_OR_RETURN(*member, Member::Join({.coordinator = arguments.coordinator,
-                                          .role = WORKER,
+                                          .role = arguments.trains() ? WORKER : SERVER,
                                           .index = arguments.rank,
                                           .endpoint = listener.endpoint.ToString(),
                                           .token = arguments.token,
@@ -45,29 +53,30 @@ absl::Status Work(const Arguments& arguments, Abort* abort, std::unique_ptr<Memb
                                           .limits = {}},
                                          abort));
   const Start& start = (*member)->start();
-  TrainerContext context{.rank = arguments.rank,
-                         .token = arguments.token,
-                         .listener = std::move(listener),
-                         .limits = LimitsFrom(start.run().experiment().limits()),
-                         .clock = &clock,
-                         .abort = abort};
-  context.started = DescribeProcess("worker", arguments.rank, start.run());
+  LoopContext context{.index = arguments.rank,
+                      .token = arguments.token,
+                      .listener = std::move(listener),
+                      .limits = LimitsFrom(start.run().experiment().limits()),
+                      .clock = &clock,
+                      .abort = abort};
+  context.started = DescribeProcess(arguments.role, arguments.rank, start.run());
   context.started.set_congestion_control(TcpCongestionControl());
-  ASSIGN_OR_RETURN(*trainer, Trainer::Create(start, std::move(context)));
+  ASSIGN_OR_RETURN(*loop, arguments.trains() ? MakeTrainer(start, std::move(context))
+                                             : MakeSummingRank(start, std::move(context)));
   RETURN_IF_ERROR((*member)->Connected());
-  RETURN_IF_ERROR((*trainer)->Train(member->get()));
-  return (*member)->Done((*trainer)->step());
+  RETURN_IF_ERROR((*loop)->Run(member->get()));
+  return arguments.trains() ? (*member)->Done((*loop)->step()) : (*member)->AwaitStop();
 }
 
 int Run(const Arguments& arguments) {
   Abort abort;
   const SignalWatch signals(&abort);
   std::unique_ptr<Member> member;
-  std::unique_ptr<Trainer> trainer;
-  absl::Status status = Work(arguments, &abort, &member, &trainer);
-  const int64_t step = trainer == nullptr ? -1 : trainer->step();
-  if (trainer != nullptr) status = trainer->RecordEnd(status);
-  return Leave({.name = absl::StrCat("worker ", arguments.rank),
+  std::unique_ptr<StepLoop> loop;
+  absl::Status status = Work(arguments, &abort, &member, &loop);
+  const int64_t step = loop == nullptr ? -1 : loop->step();
+  if (loop != nullptr) status = loop->RecordEnd(status);
+  return Leave({.name = absl::StrCat(arguments.role, " ", arguments.rank),
                 .status = status,
                 .step = step,
                 .member = member.get()},
@@ -81,7 +90,12 @@ int Main(int argc, char** argv) {
   app.footer("Example:\n  worker --coordinator 10.0.0.1:7000 --rank 2 --listen 10.0.0.3");
   app.add_option("--coordinator", arguments.coordinator, "host:port of the coordinator")
       ->required();
-  app.add_option("--rank", arguments.rank, "this worker's rank, from 0")->required();
+  app.add_option("--rank", arguments.rank, "this worker's rank, or this server's number, from 0")
+      ->required();
+  app.add_option("--role", arguments.role,
+                 "worker, or server: a rank after the workers that only sums (PS_EXCHANGE)")
+      ->check(CLI::IsMember({kWorker, kServer}))
+      ->capture_default_str();
   app.add_option("--world-size", arguments.world_size, "checked against the run when given");
   app.add_option("--listen", arguments.listen,
                  "address that the other members reach this worker at");

@@ -1,6 +1,7 @@
 #include "allreduce/host/executor.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <set>
 
@@ -11,13 +12,14 @@
 
 namespace lockstep {
 
-HostExecutor::HostExecutor(Link* link)
+HostExecutor::HostExecutor(Link* link, const Clock& clock)
     : link_(link),
+      clock_(clock),
       outboxes_(static_cast<size_t>(link->world_size()) * static_cast<size_t>(link->channels())),
       recv_sequences_(outboxes_.size(), 0) {}
 
-absl::Status HostExecutor::Run(const RankProgram& program, const ExecuteCall& call) {
-  program_ = &program;
+absl::Status HostExecutor::Run(const RankPart& part, const ExecuteCall& call) {
+  part_ = &part;
   call_ = call;
   RETURN_IF_ERROR(Prepare());
   while (true) {
@@ -26,6 +28,7 @@ absl::Status HostExecutor::Run(const RankProgram& program, const ExecuteCall& ca
                                       [&](const LaneRun& run) { return run.tile == tiles_; });
     if (finished && AllSent()) return absl::OkStatus();
     RETURN_IF_ERROR(link_->Progress(call_.deadline_ns));
+    if (log_ != nullptr) LogSends();
   }
 }
 
@@ -54,22 +57,28 @@ std::vector<int> HostExecutor::WaitingFor() const {
 
 absl::Status HostExecutor::Prepare() {
   element_bytes_ = SizeOf(call_.dtype);
-  tile_elements_ = std::max<int64_t>(1, call_.tile_bytes / element_bytes_);
-  const int64_t longest = (call_.count + program_->chunks - 1) / program_->chunks;
-  tiles_ = std::max<int64_t>(1, (longest + tile_elements_ - 1) / tile_elements_);
-  runs_.resize(program_->lanes.size());
+  layout_ = {call_.count, part_->chunks, std::max<int64_t>(1, call_.tile_bytes / element_bytes_)};
+  tiles_ = layout_.Tiles();
+  const auto scratch = static_cast<size_t>(part_->scratch);
+  scratch_bytes_ = std::min(layout_.tile_elements, layout_.LongestChunk()) * element_bytes_;
+  if (scratch_.size() < scratch * static_cast<size_t>(scratch_bytes_)) {
+    scratch_.resize(scratch * static_cast<size_t>(scratch_bytes_));
+  }
+  owners_.assign(scratch, kNone);
+  runs_.resize(part_->lanes.size());
   for (size_t i = 0; i < runs_.size(); ++i) {
     LaneRun& run = runs_[i];
-    run.lane = &program_->lanes[i];
+    run.lane = &part_->lanes[i];
     run.move = 0;
     run.receiving = false;
     run.tile = run.lane->moves.empty() ? tiles_ : 0;
     for (const Move& move : run.lane->moves) {
       RETURN_IF_ERROR(CheckMove(move));
+      RETURN_IF_ERROR(ClaimScratch(move, static_cast<int32_t>(i)));
       if (move.send_to == kNone) continue;
       Outbox& outbox = outboxes_[Index(move.send_to, run.lane->channel)];
-      if (outbox.slots.size() != static_cast<size_t>(program_->slots)) {
-        outbox.slots.resize(static_cast<size_t>(program_->slots));  // all are free between calls
+      if (outbox.slots.size() != static_cast<size_t>(part_->slots)) {
+        outbox.slots.resize(static_cast<size_t>(part_->slots));  // all are free between calls
         outbox.next = 0;
       }
     }
@@ -81,19 +90,43 @@ absl::Status HostExecutor::CheckMove(const Move& move) const {
   if (move.in == kNone && move.out == kNone) {
     return absl::UnimplementedError("executor: a value that is passed on without being kept");
   }
-  if (move.in != kNone && move.out != kNone && move.in != move.out) {
-    return absl::UnimplementedError(
-        absl::StrCat("executor: a value read from chunk ", move.in, " and written to ", move.out));
+  if (move.recv_from == kNone && move.in == kNone) {
+    return absl::UnimplementedError("executor: a value made of neither a message nor a chunk");
   }
-  if (std::max(move.in, move.out) + move.count > program_->chunks) {
-    return absl::UnimplementedError("executor: scratch chunks");
+  const bool both = move.in != kNone && move.out != kNone;
+  if (both && move.in == move.out && move.fold) {
+    return absl::UnimplementedError(absl::StrCat("executor: chunk ", move.in, " folded twice"));
   }
+  const int32_t apart = both ? std::abs(move.in - move.out) : 0;
+  if (apart % part_->chunks != 0 || (apart != 0 && apart < move.count)) {
+    return absl::UnimplementedError(absl::StrCat("executor: ", move.count, " chunks read from ",
+                                                 move.in, " and written to ", move.out,
+                                                 ", which are others or overlap"));
+  }
+  CHECK_LE(std::max(move.in, move.out) + move.count, part_->chunks + part_->scratch);
   // The first tile is the longest.
   const auto bytes = static_cast<int64_t>(BytesOf(move, 0));
   if (bytes > call_.message_bytes_max && (move.recv_from != kNone || move.send_to != kNone)) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "a message of ", bytes, " bytes exceeds limits.message_bytes_max = ",
         call_.message_bytes_max, "; raise it or lower limits.chunk_bytes = ", call_.tile_bytes));
+  }
+  return absl::OkStatus();
+}
+
+// Lanes may be at different tiles and scratch has room for one, so it can't be shared.
+absl::Status HostExecutor::ClaimScratch(const Move& move, int32_t lane) {
+  for (const int32_t first : {move.in, move.out}) {
+    if (first == kNone) continue;
+    for (int32_t chunk = first; chunk < first + move.count; ++chunk) {
+      if (!layout_.IsScratch(chunk)) continue;
+      int32_t& owner = owners_[static_cast<size_t>(chunk - part_->chunks)];
+      if (owner == kNone) owner = lane;
+      if (owner == lane) continue;
+      return absl::UnimplementedError(absl::StrCat("executor: scratch chunk ", chunk,
+                                                   " used by lanes ", owner, " and ", lane,
+                                                   "; one lane alone may"));
+    }
   }
   return absl::OkStatus();
 }
@@ -132,23 +165,21 @@ bool HostExecutor::MayStart(const LaneRun& run, const Move& move) {
   return outbox.slots[outbox.next].request.done;
 }
 
-// A value that goes on is made in the slot it is sent from.
+// A value that goes on is made in the slot it is sent from; one that stays needs no other place
+// than `out`, unless a message must be folded.
 std::span<std::byte> HostExecutor::PlaceFor(LaneRun* run, const Move& move) {
   const size_t bytes = BytesOf(move, run->tile);
-  if (move.send_to == kNone && IntoData(move)) {
-    return {At(PieceOf(move.out, run->tile).first), bytes};
-  }
   std::vector<std::byte>* place = &run->own_bytes;
   if (move.send_to != kNone) {
     Outbox& outbox = outboxes_[Index(move.send_to, run->lane->channel)];
     place = &outbox.slots[outbox.next].bytes;
+  } else if (move.recv_from == kNone) {
+    return {};
+  } else if (move.in == kNone && !move.fold && move.count == 1) {
+    return {At(move.out, run->tile), bytes};
   }
   if (place->size() < bytes) place->resize(bytes);
   return {place->data(), bytes};
-}
-
-bool HostExecutor::IntoData(const Move& move) const {
-  return move.recv_from != kNone && move.in == kNone && move.count == 1;
 }
 
 void HostExecutor::StartReceive(LaneRun* run, const Move& move) {
@@ -163,32 +194,64 @@ void HostExecutor::StartReceive(LaneRun* run, const Move& move) {
   request.expected.payload_bytes = run->value.size();
   request.expected.tile = static_cast<uint32_t>(run->tile);
   run->receiving = true;
+  if (log_ != nullptr) run->posted_ns = clock_.NowNs();
   link_->PostRecv(&request);
 }
 
 void HostExecutor::Finish(LaneRun* run, const Move& move) {
-  if (move.in != kNone) {
-    const bool fold = move.recv_from != kNone;
-    ForPieces(move.in, move, *run, [&](std::byte* data, std::byte* value, int64_t count) {
-      if (fold) {
-        Fold(call_.dtype, call_.op, data, value, count);
-      } else {
-        std::memcpy(value, data, static_cast<size_t>(count * element_bytes_));
-      }
-    });
-  }
-  if (move.out != kNone) {
-    ForPieces(move.out, move, *run, [&](std::byte* data, std::byte* value, int64_t count) {
-      if (data != value) std::memcpy(data, value, static_cast<size_t>(count * element_bytes_));
-    });
+  if (log_ != nullptr && move.recv_from != kNone) LogReceive(*run);
+  std::byte* value = run->value.data();
+  for (int32_t i = 0; i < move.count; ++i) {
+    const int32_t chunk = (move.in != kNone ? move.in : move.out) + i;
+    Parts parts;
+    parts.count = layout_.PieceOf(chunk, run->tile).count;
+    if (parts.count == 0) continue;  // memcpy wants pointers even for nothing
+    parts.value = value;
+    if (move.in != kNone) parts.in = At(move.in + i, run->tile);
+    if (move.out != kNone) parts.out = At(move.out + i, run->tile);
+    if (move.send_to != kNone) {
+      MakeToSend(move, parts);
+    } else {
+      MakeToKeep(move, parts);
+    }
+    if (value != nullptr) value += parts.count * element_bytes_;
   }
   if (move.send_to != kNone) Send(run, move);
 }
 
+void HostExecutor::MakeToSend(const Move& move, const Parts& parts) const {
+  if (parts.in != nullptr) Put(parts.in, parts.value, move.recv_from != kNone, parts.count);
+  if (move.fold) Put(parts.out, parts.value, true, parts.count);
+  if (parts.out != nullptr) Put(parts.value, parts.out, false, parts.count);
+}
+
+// The last addition is made in `out`: its operands come in the other order, which changes no bit.
+void HostExecutor::MakeToKeep(const Move& move, const Parts& parts) const {
+  if (parts.value == nullptr) return Put(parts.in, parts.out, move.fold, parts.count);
+  const bool in_is_out = parts.in == parts.out;
+  if (parts.in != nullptr && !in_is_out) Put(parts.in, parts.value, true, parts.count);
+  if (parts.value != parts.out) Put(parts.value, parts.out, move.fold || in_is_out, parts.count);
+}
+
+void HostExecutor::Put(const std::byte* source, std::byte* target, bool fold, int64_t count) const {
+  if (fold) {
+    Fold(call_.dtype, call_.op, source, target, count);
+  } else {
+    std::memcpy(target, source, static_cast<size_t>(count * element_bytes_));
+  }
+}
+
 void HostExecutor::Send(LaneRun* run, const Move& move) {
   Outbox& outbox = outboxes_[Index(move.send_to, run->lane->channel)];
-  SendRequest& request = outbox.slots[outbox.next].request;
+  Slot& slot = outbox.slots[outbox.next];
   outbox.next = (outbox.next + 1) % outbox.slots.size();
+  SendRequest& request = slot.request;
+  if (log_ != nullptr) {
+    const int64_t now_ns = clock_.NowNs();
+    LogSend(&slot, now_ns);  // the one before, if the link took it at once
+    slot.posted_ns = now_ns;
+    slot.to_log = true;
+  }
   request.peer = move.send_to;
   request.payload = run->value;
   request.header = MessageHeader{};
@@ -202,36 +265,37 @@ void HostExecutor::Send(LaneRun* run, const Move& move) {
   link_->PostSend(&request);
 }
 
-template <typename Visit>
-void HostExecutor::ForPieces(int32_t first, const Move& move, const LaneRun& run,
-                             const Visit& visit) const {
-  std::byte* value = run.value.data();
-  for (int32_t chunk = first; chunk < first + move.count; ++chunk) {
-    const Piece piece = PieceOf(chunk, run.tile);
-    if (piece.count == 0) continue;  // memcpy wants pointers even for nothing
-    visit(At(piece.first), value, piece.count);
-    value += piece.count * element_bytes_;
+void HostExecutor::LogSends() {
+  const int64_t now_ns = clock_.NowNs();
+  for (Outbox& outbox : outboxes_) {
+    for (Slot& slot : outbox.slots) LogSend(&slot, now_ns);
   }
 }
 
-HostExecutor::Piece HostExecutor::PieceOf(int32_t chunk, int64_t tile) const {
-  const int64_t base = call_.count / program_->chunks;
-  const int64_t longer = call_.count % program_->chunks;
-  const int64_t begin = chunk * base + std::min<int64_t>(chunk, longer);
-  const int64_t length = base + (chunk < longer ? 1 : 0);
-  const int64_t skipped = std::min(tile * tile_elements_, length);
-  return {begin + skipped, std::min(tile_elements_, length - skipped)};
+void HostExecutor::LogSend(Slot* slot, int64_t now_ns) {
+  const SendRequest& request = slot->request;
+  if (!slot->to_log || !request.done) return;
+  slot->to_log = false;
+  log_->Add({request.peer, request.header.channel, request.header.sequence, /*sent=*/true,
+             slot->posted_ns, now_ns, static_cast<int64_t>(request.header.payload_bytes)});
 }
 
-std::byte* HostExecutor::At(int64_t element) const {
-  return static_cast<std::byte*>(call_.data) + element * element_bytes_;
+void HostExecutor::LogReceive(const LaneRun& run) {
+  const RecvRequest& request = run.request;
+  log_->Add({request.peer, request.expected.channel, request.expected.sequence, /*sent=*/false,
+             run.posted_ns, clock_.NowNs(), static_cast<int64_t>(request.expected.payload_bytes)});
+}
+
+std::byte* HostExecutor::At(int32_t chunk, int64_t tile) {
+  if (layout_.IsScratch(chunk)) return scratch_.data() + (chunk - part_->chunks) * scratch_bytes_;
+  return static_cast<std::byte*>(call_.data) + layout_.PieceOf(chunk, tile).first * element_bytes_;
 }
 
 size_t HostExecutor::BytesOf(const Move& move, int64_t tile) const {
   const int32_t first = move.in != kNone ? move.in : move.out;
   int64_t elements = 0;
   for (int32_t chunk = first; chunk < first + move.count; ++chunk) {
-    elements += PieceOf(chunk, tile).count;
+    elements += layout_.PieceOf(chunk, tile).count;
   }
   return static_cast<size_t>(elements * element_bytes_);
 }

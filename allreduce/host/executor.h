@@ -1,12 +1,11 @@
-// executor.h: runs one rank's part of a schedule over a link, in the calling thread, for any count
-// and dtype. Chunks: `count` elements are cut into nearly equal parts, the first count % chunks one
-// element longer; parts may be empty, their messages are then a header alone. Tiles: the whole
-// program runs once for each tile, at most tile_bytes of every chunk. Messages: count chunks of one
-// tile. A sent value lives in a slot of its connection until the link has taken it, so the lane
-// goes on and the link moves data both ways while lanes wait. Slots are kept: a steady state
-// allocates nothing per message. Errors: those of Link::Progress, and Unimplemented for what no
-// generator needs yet (scratch chunks, values written to another chunk than they were read from,
-// values passed on without being kept). Threads: one.
+// executor.h: runs one rank's part of a schedule over a link, in the calling thread, for any count,
+// dtype and reduction. Chunks and tiles: layout.h. The whole program runs once for each tile; lanes
+// of a rank may be at different tiles, a wait_lane means the same tile. Messages: count chunks of
+// one tile; those of empty chunks are a header alone. A sent value lives in a slot of its
+// connection until the link has taken it, so the lane goes on and the link moves data both ways
+// while lanes wait. Slots and scratch are kept: a steady state allocates nothing. Errors: those of
+// Link::Progress, ResourceExhausted (a message beyond message_bytes_max), and Unimplemented for
+// moves that no generator makes. Threads: one.
 #pragma once
 
 #include <cstddef>
@@ -15,18 +14,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "allreduce/schedule/schedule.h"
+#include "allreduce/host/layout.h"
+#include "allreduce/host/message_log.h"
+#include "allreduce/schedule/generate.h"
 #include "allreduce/transport/link.h"
+#include "base/clock.h"
 #include "base/numeric/dtype.h"
 
 namespace lockstep {
-
-// What one rank runs of a schedule.
-struct RankProgram {
-  int32_t chunks = 1;
-  int32_t slots = 2;
-  std::vector<Lane> lanes;
-};
 
 // What a schedule leaves open.
 struct ExecuteCall {
@@ -42,11 +37,15 @@ struct ExecuteCall {
 
 class HostExecutor {
  public:
-  explicit HostExecutor(Link* link);  // must outlive the executor
+  // Both must outlive the executor; `clock` is the link's.
+  HostExecutor(Link* link, const Clock& clock);
 
   // Returns when every move is done and every message taken by the link. After an error the link
   // must be cancelled before the executor goes.
-  absl::Status Run(const RankProgram& program, const ExecuteCall& call);
+  absl::Status Run(const RankPart& part, const ExecuteCall& call);
+
+  // From now on notes every message in `log`, which must outlive the use; null: none.
+  void LogMessages(MessageLog* log) { log_ = log; }
 
   // The ranks that the last Run was waiting for when it failed, ascending.
   std::vector<int> WaitingFor() const;
@@ -55,6 +54,8 @@ class HostExecutor {
   struct Slot {
     SendRequest request;
     std::vector<std::byte> bytes;
+    int64_t posted_ns = 0;
+    bool to_log = false;  // posted, and not yet in the log
   };
   // The sending end of a connection, with the messages under way.
   struct Outbox {
@@ -68,41 +69,52 @@ class HostExecutor {
     size_t move = 0;
     bool receiving = false;
     RecvRequest request;
-    std::span<std::byte> value;        // where the present move's value is
-    std::vector<std::byte> own_bytes;  // holds it when neither a slot nor the data does
+    int64_t posted_ns = 0;
+    std::span<std::byte> value;        // where the present move's value is; empty: in `out`
+    std::vector<std::byte> own_bytes;  // holds it when neither a slot nor `out` does
   };
-  // Elements [first, first + count) of the data.
-  struct Piece {
-    int64_t first = 0;
-    int64_t count = 0;
+  // The same part of a move's value, wherever it stands. Absent: null.
+  struct Parts {
+    std::byte* value = nullptr;
+    const std::byte* in = nullptr;
+    std::byte* out = nullptr;
+    int64_t count = 0;  // elements
   };
 
   absl::Status Prepare();
   absl::Status CheckMove(const Move& move) const;
+  absl::Status ClaimScratch(const Move& move, int32_t lane);
   void AdvanceAll();  // until every lane waits for the link or is through
   bool Advance(LaneRun* run);
   bool MayStart(const LaneRun& run, const Move& move);
+  std::span<std::byte> PlaceFor(LaneRun* run, const Move& move);
   void StartReceive(LaneRun* run, const Move& move);
   void Finish(LaneRun* run, const Move& move);
+  void MakeToSend(const Move& move, const Parts& parts) const;
+  void MakeToKeep(const Move& move, const Parts& parts) const;
+  void Put(const std::byte* source, std::byte* target, bool fold, int64_t count) const;
   void Send(LaneRun* run, const Move& move);
-  std::span<std::byte> PlaceFor(LaneRun* run, const Move& move);
-  bool IntoData(const Move& move) const;  // may the message be received straight into the data?
-  Piece PieceOf(int32_t chunk, int64_t tile) const;
-  std::byte* At(int64_t element) const;
+  void LogSends();
+  void LogSend(Slot* slot, int64_t now_ns);
+  void LogReceive(const LaneRun& run);
+  std::byte* At(int32_t chunk, int64_t tile);
   size_t BytesOf(const Move& move, int64_t tile) const;
-  template <typename Visit>  // visit(data bytes, value bytes, elements), chunk by chunk
-  void ForPieces(int32_t first, const Move& move, const LaneRun& run, const Visit& visit) const;
   size_t Index(int32_t peer, int32_t channel) const;
   bool AllSent() const;
 
   Link* const link_;
+  const Clock& clock_;
+  MessageLog* log_ = nullptr;
   std::vector<Outbox> outboxes_;          // [peer][channel]
   std::vector<uint64_t> recv_sequences_;  // [peer][channel]
   std::vector<LaneRun> runs_;
-  const RankProgram* program_ = nullptr;  // during Run
+  std::vector<std::byte> scratch_;  // [scratch chunk]: one tile of each
+  std::vector<int32_t> owners_;     // [scratch chunk]: the lane that uses it
+  const RankPart* part_ = nullptr;  // during Run
   ExecuteCall call_;
+  ChunkLayout layout_;
   int64_t element_bytes_ = 1;
-  int64_t tile_elements_ = 1;
+  int64_t scratch_bytes_ = 0;  // of one scratch chunk's tile
   int64_t tiles_ = 1;
 };
 

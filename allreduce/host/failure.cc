@@ -60,6 +60,7 @@ class Explanation {
     }
     for (int rank = 0; rank < world_size(); ++rank) {
       if (ReportOf(rank).has_value()) continue;  // who reports isn't lost, whatever others saw
+      if (!TakesPart(ReportOf(view.rank)->call, rank)) continue;
       std::vector<int>& kind = lost.contains(rank) ? lost_ : missing_;
       kind.push_back(rank);
     }

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-enum class Algorithm : uint8_t { kRing = 0 };
-const char* NameOf(Algorithm algorithm);  // "ring"
+enum class Algorithm : uint8_t { kRing = 0, kNaive = 1, kTree = 2, kPsExchange = 3 };
+const char* NameOf(Algorithm algorithm);  // "ring", "naive", "tree", "ps_exchange"
 
 }  // namespace lockstep

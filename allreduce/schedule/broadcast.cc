@@ -1,6 +1,7 @@
 #include "allreduce/schedule/broadcast.h"
 
 #include "absl/strings/str_cat.h"
+#include "allreduce/schedule/assemble.h"
 #include "base/check.h"
 
 namespace lockstep {
@@ -22,7 +23,7 @@ std::vector<Lane> BroadcastLanes(const BroadcastSpec& spec, int32_t rank) {
   return {lane};
 }
 
-absl::StatusOr<Schedule> MakeBroadcast(const BroadcastSpec& spec) {
+absl::StatusOr<Shape> BroadcastShape(const BroadcastSpec& spec) {
   if (spec.world_size < 1 || spec.chunks < 1) {
     return absl::InvalidArgumentError(absl::StrCat("broadcast: world_size ", spec.world_size,
                                                    " and chunks ", spec.chunks,
@@ -32,15 +33,14 @@ absl::StatusOr<Schedule> MakeBroadcast(const BroadcastSpec& spec) {
     return absl::InvalidArgumentError(
         absl::StrCat("broadcast: root ", spec.root, " is no rank of 0..", spec.world_size - 1));
   }
-  Schedule schedule;
-  schedule.world_size = spec.world_size;
-  schedule.contributors = spec.world_size;
-  schedule.chunks = spec.chunks;
-  schedule.slots = 2;  // works with one; two let a chunk arrive while the last one leaves
-  for (int32_t rank = 0; rank < spec.world_size; ++rank) {
-    schedule.ranks.push_back(BroadcastLanes(spec, rank));
-  }
-  return schedule;
+  return Shape{.world_size = spec.world_size,
+               .contributors = spec.world_size,
+               .chunks = spec.chunks,
+               .slots = 2};  // works with one; two let a chunk arrive while the last one leaves
+}
+
+absl::StatusOr<Schedule> MakeBroadcast(const BroadcastSpec& spec) {
+  return Assemble<BroadcastSpec>({BroadcastShape, BroadcastLanes}, spec);
 }
 
 }  // namespace lockstep

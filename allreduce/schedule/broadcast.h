@@ -20,6 +20,7 @@ struct BroadcastSpec {
   int32_t chunks = 1;
 };
 
+absl::StatusOr<Shape> BroadcastShape(const BroadcastSpec& spec);
 absl::StatusOr<Schedule> MakeBroadcast(const BroadcastSpec& spec);
 
 // One rank's lane alone. REQUIRES: spec valid, 0 <= rank < world_size.

@@ -147,7 +147,7 @@ bool VerifyMachine::Step(int32_t lane_id) {
     values = std::move(message.values);
   }
   values.resize(static_cast<size_t>(move.count));
-  values = ReadIn(lane_id, move, std::move(values));
+  values = Combine(lane_id, move, std::move(values));
   WriteOut(lane_id, move, values);
   if (move.send_to != kNone) {
     connections_.at(SendKey(state, move))
@@ -160,26 +160,29 @@ bool VerifyMachine::Step(int32_t lane_id) {
   return true;
 }
 
-std::vector<VerifyMachine::Value> VerifyMachine::ReadIn(int32_t lane_id, const Move& move,
-                                                        std::vector<Value> values) {
+std::vector<VerifyMachine::Value> VerifyMachine::Combine(int32_t lane_id, const Move& move,
+                                                         std::vector<Value> values) {
   const LaneState& state = lanes_[static_cast<size_t>(lane_id)];
   for (int32_t i = 0; i < move.count; ++i) {
     Value& value = values[static_cast<size_t>(i)];
-    if (move.in != kNone) {
-      const int32_t chunk = move.in + i;
-      ReportRace(lane_id, chunk,
-                 races_.Read(state.rank, chunk, lane_id, static_cast<int32_t>(state.next)));
-      const Value& in = At(state.rank, chunk).value;
-      if (in.empty()) {
-        Report(Fault::kEmptyValue, state, absl::StrCat("reads chunk ", chunk, ", which is empty"));
-      }
-      FoldInto(state, in, &value);
-    }
+    if (move.in != kNone) Read(lane_id, move.in + i, &value);
+    if (move.fold) Read(lane_id, move.out + i, &value);
     if (value.empty() && (move.out != kNone || move.send_to != kNone)) {
       Report(Fault::kEmptyValue, state, "moves a value that nothing was put into");
     }
   }
   return values;
+}
+
+void VerifyMachine::Read(int32_t lane_id, int32_t chunk, Value* value) {
+  const LaneState& state = lanes_[static_cast<size_t>(lane_id)];
+  ReportRace(lane_id, chunk,
+             races_.Read(state.rank, chunk, lane_id, static_cast<int32_t>(state.next)));
+  const Value& read = At(state.rank, chunk).value;
+  if (read.empty()) {
+    Report(Fault::kEmptyValue, state, absl::StrCat("reads chunk ", chunk, ", which is empty"));
+  }
+  FoldInto(state, read, value);
 }
 
 void VerifyMachine::FoldInto(const LaneState& state, const Value& in, Value* value) {
@@ -213,8 +216,14 @@ void VerifyMachine::WriteOut(int32_t lane_id, const Move& move, const std::vecto
   const auto index = static_cast<int32_t>(state.next);
   for (int32_t i = 0; i < move.count; ++i) {
     const int32_t chunk = move.out + i;
+    const Value& value = values[static_cast<size_t>(i)];
     ReportRace(lane_id, chunk, races_.Write(state.rank, chunk, lane_id, index));
-    At(state.rank, chunk) = {values[static_cast<size_t>(i)], state.lane, index};
+    if (!value.empty() && value.chunk != HomeOf(schedule_, chunk)) {
+      Report(Fault::kDifferentChunks, state,
+             absl::StrCat("writes chunk ", value.chunk, " to ", chunk, ", a place of chunk ",
+                          HomeOf(schedule_, chunk)));
+    }
+    At(state.rank, chunk) = {value, state.lane, index};
   }
 }
 

@@ -64,7 +64,8 @@ class VerifyMachine {
   bool CanStart(const LaneState& state) const;
   Blocked WhyBlocked(const LaneState& state) const;
   bool Step(int32_t lane_id);
-  std::vector<Value> ReadIn(int32_t lane_id, const Move& move, std::vector<Value> message);
+  std::vector<Value> Combine(int32_t lane_id, const Move& move, std::vector<Value> message);
+  void Read(int32_t lane_id, int32_t chunk, Value* value);
   void FoldInto(const LaneState& state, const Value& in, Value* value);
   void WriteOut(int32_t lane_id, const Move& move, const std::vector<Value>& values);
   void ReportRace(int32_t lane_id, int32_t chunk, const RaceDetector::Access& conflict);

@@ -1,6 +1,7 @@
 #include "allreduce/schedule/ring.h"
 
 #include "absl/strings/str_cat.h"
+#include "allreduce/schedule/assemble.h"
 #include "base/check.h"
 
 namespace lockstep {
@@ -39,21 +40,20 @@ std::vector<Lane> RingLanes(const RingSpec& spec, int32_t rank) {
   return lanes;
 }
 
-absl::StatusOr<Schedule> MakeRing(const RingSpec& spec) {
+absl::StatusOr<Shape> RingShape(const RingSpec& spec) {
   if (spec.world_size < 1 || spec.channels < 1) {
     return absl::InvalidArgumentError(absl::StrCat("ring: world_size ", spec.world_size,
                                                    " and channels ", spec.channels,
                                                    " must both be at least 1"));
   }
-  Schedule schedule;
-  schedule.world_size = spec.world_size;
-  schedule.contributors = spec.world_size;
-  schedule.chunks = spec.world_size * spec.channels;
-  schedule.slots = kRingSlots;
-  for (int32_t rank = 0; rank < spec.world_size; ++rank) {
-    schedule.ranks.push_back(RingLanes(spec, rank));
-  }
-  return schedule;
+  return Shape{.world_size = spec.world_size,
+               .contributors = spec.world_size,
+               .chunks = spec.world_size * spec.channels,
+               .slots = kRingSlots};
+}
+
+absl::StatusOr<Schedule> MakeRing(const RingSpec& spec) {
+  return Assemble<RingSpec>({RingShape, RingLanes}, spec);
 }
 
 }  // namespace lockstep

@@ -20,6 +20,7 @@ struct RingSpec {
   int32_t channels = 1;  // parallel rings, each with its own chunks, lane and connections
 };
 
+absl::StatusOr<Shape> RingShape(const RingSpec& spec);
 absl::StatusOr<Schedule> MakeRing(const RingSpec& spec);
 
 // One rank's lanes alone, for worlds too big to hold. REQUIRES: spec valid, 0 <= rank < world_size.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -53,11 +54,9 @@ class ShapeCheck {
       }
     }
     if (move.count < 1) bad(absl::StrCat("count ", move.count, " is less than 1"));
+    if (move.fold && move.out == kNone) bad("folds what out holds, and has no out");
     for (const int32_t first : {move.in, move.out}) {
-      if (first == kNone) continue;
-      if (first < 0 || first + move.count > schedule_.chunks + schedule_.scratch) {
-        bad(absl::StrCat("chunks ", first, "..", first + move.count - 1, " do not exist"));
-      }
+      if (first != kNone) CheckChunks(rank, lane_index, index, first, move.count);
     }
     if (move.wait_lane != kNone && !LaneHasMove(lanes, move.wait_lane, move.wait_move)) {
       bad(absl::StrCat("waits for lane ", move.wait_lane, " move ", move.wait_move,
@@ -65,6 +64,25 @@ class ShapeCheck {
     }
     Own(&senders_, {rank, move.send_to, lane.channel}, move.send_to, rank, lane_index, index);
     Own(&receivers_, {move.recv_from, rank, lane.channel}, move.recv_from, rank, lane_index, index);
+  }
+
+  void CheckChunks(int32_t rank, int32_t lane, int32_t move, int32_t first, int32_t count) {
+    const std::string range = absl::StrCat("chunks ", first, "..", first + count - 1);
+    if (first < 0 || first + count > schedule_.chunks + schedule_.scratch) {
+      Add(rank, lane, move, absl::StrCat(range, " do not exist"));
+      return;
+    }
+    if (first + count <= schedule_.chunks) return;
+    if (first < schedule_.chunks) {
+      Add(rank, lane, move, absl::StrCat(range, " are data and scratch"));
+    }
+    for (int32_t chunk = first; chunk < first + count; ++chunk) {
+      const auto [it, inserted] = scratch_users_.try_emplace({rank, chunk}, lane);
+      if (!inserted && it->second != lane) {
+        Add(rank, lane, move,
+            absl::StrCat("uses scratch chunk ", chunk, ", which is lane ", it->second, "'s"));
+      }
+    }
   }
 
   static bool LaneHasMove(const std::vector<Lane>& lanes, int32_t lane, int32_t move) {
@@ -88,6 +106,7 @@ class ShapeCheck {
   VerifyReport* const report_;
   Ends senders_;
   Ends receivers_;
+  std::map<std::pair<int32_t, int32_t>, int32_t> scratch_users_;  // (rank, chunk) -> lane
 };
 
 std::vector<std::vector<uint8_t>> AllOf(const Schedule& schedule, uint8_t value) {
@@ -123,11 +142,11 @@ const char* NameOf(Fault fault) {
 }
 
 Goal AllReduceGoal(const Schedule& schedule) {
-  Goal goal{AllOf(schedule, 0), AllOf(schedule, 1)};
+  std::vector<std::vector<uint8_t>> contributes = AllOf(schedule, 0);
   for (int32_t rank = 0; rank < schedule.contributors; ++rank) {
-    for (uint8_t& holds : goal.holds[static_cast<size_t>(rank)]) holds = 1;
+    for (uint8_t& chunk : contributes[static_cast<size_t>(rank)]) chunk = 1;
   }
-  return goal;
+  return {contributes, contributes};
 }
 
 Goal BroadcastGoal(const Schedule& schedule, int32_t root) {

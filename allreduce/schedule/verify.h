@@ -22,13 +22,13 @@ struct Goal {
   std::vector<std::vector<uint8_t>> holds;  // [rank][chunk]: has a contribution at the start
   std::vector<std::vector<uint8_t>> wants;  // [rank][chunk]: must have the final value at the end
 };
-Goal AllReduceGoal(const Schedule& schedule);                // contributors hold all, all want all
+Goal AllReduceGoal(const Schedule& schedule);                // contributors hold and want all
 Goal BroadcastGoal(const Schedule& schedule, int32_t root);  // root holds all, all want all
 
 enum class Fault : uint8_t {
-  kMalformed,        // an index out of range, or two lanes at one end of a connection
+  kMalformed,        // an index out of range, two lanes at one end of a connection or one scratch
   kDoubleCount,      // a contribution folded into a sum that has it already
-  kDifferentChunks,  // contributions to different chunks folded together
+  kDifferentChunks,  // folded together, or written where another chunk (of another size) belongs
   kEmptyValue,       // a value moved that nothing has been written to
   kSizeMismatch,     // a receive of another number of chunks than were sent
   kDeadlock,         // lanes that wait for each other, or for what nobody sends

@@ -24,6 +24,7 @@ class FaultLink final : public Link {
   int world_size() const override { return inner_->world_size(); }
   int channels() const override { return inner_->channels(); }
   int64_t epoch() const override { return inner_->epoch(); }
+  std::string name() const override { return inner_->name(); }
   const std::vector<PeerState>& peers() const override { return inner_->peers(); }
   absl::Status abort_status() const override { return inner_->abort_status(); }
   Traffic traffic() const override { return inner_->traffic(); }

@@ -74,6 +74,7 @@ class InProcessLink final : public Link {
   int world_size() const override { return group_.world_size; }
   int channels() const override { return group_.channels; }
   int64_t epoch() const override { return group_.epoch; }
+  std::string name() const override { return "in_process"; }
   const std::vector<PeerState>& peers() const override { return peers_; }
   absl::Status abort_status() const override { return abort_.status(); }
   Traffic traffic() const override { return traffic_; }

@@ -93,6 +93,7 @@ class Link {
   virtual int world_size() const = 0;
   virtual int channels() const = 0;
   virtual int64_t epoch() const = 0;
+  virtual std::string name() const = 0;  // of its kind: "tcp", "in_process"
 
   // REQUIRES: a peer other than this rank, header.channel < channels(), header.payload_bytes =
   // payload.size().

@@ -135,8 +135,12 @@ class MeshBuilder {
     const int64_t deadline_ns = clock_.NowNs() + connect_timeout_ms_ * kNsPerMs;
     for (int peer = 0; peer < group_.rank; ++peer) {
       for (int32_t channel = kControlChannel; channel < group_.channels; ++channel) {
-        ASSIGN_OR_RETURN(UniqueFd fd, StartConnect(group_.endpoints[static_cast<size_t>(peer)]));
-        handshakes_.emplace_back(std::move(fd), group_, peer, channel);
+        absl::StatusOr<UniqueFd> fd = StartConnect(group_.endpoints[static_cast<size_t>(peer)]);
+        if (!fd.ok()) {
+          const std::string ranks = absl::StrCat("rank ", group_.rank, " to rank ", peer);
+          return Blame(Annotate(fd.status(), ranks), {absl::StrCat("rank ", peer)});
+        }
+        handshakes_.emplace_back(*std::move(fd), group_, peer, channel);
       }
     }
     while (missing_ > 0) {
@@ -209,6 +213,7 @@ class MeshBuilder {
 
   absl::Status Missing() {
     std::vector<std::string> names;
+    std::vector<std::string> blamed;
     for (int peer = 0; peer < world_size(); ++peer) {
       if (peer == group_.rank) continue;
       bool complete = true;
@@ -218,20 +223,24 @@ class MeshBuilder {
       if (complete) continue;
       names.push_back(
           absl::StrCat(peer, " (", group_.endpoints[static_cast<size_t>(peer)].ToString(), ")"));
+      blamed.push_back(absl::StrCat("rank ", peer));
     }
-    return absl::DeadlineExceededError(
-        absl::StrCat("rank ", group_.rank, " of ", world_size(), ": no connection within ",
+    return Blame(absl::DeadlineExceededError(absl::StrCat(
+                     "rank ", group_.rank, " of ", world_size(), ": no connection within ",
                      connect_timeout_ms_, " ms (limits.connect_timeout_ms) with ",
-                     names.size() == 1 ? "rank " : "ranks ", absl::StrJoin(names, ", ")));
+                     names.size() == 1 ? "rank " : "ranks ", absl::StrJoin(names, ", "))),
+                 blamed);
   }
 
   absl::Status Refused(const Handshake& handshake) const {
     const Endpoint& endpoint = group_.endpoints[static_cast<size_t>(handshake.peer())];
-    return absl::UnavailableError(absl::StrCat(
-        "rank ", group_.rank, ": rank ", handshake.peer(), " at ", endpoint.ToString(),
-        " refused or closed the connection",
-        handshake.error() == 0 ? "" : absl::StrCat(" (", std::strerror(handshake.error()), ")"),
-        "; it is gone, or of another epoch, world size, version or token"));
+    const std::string why =
+        handshake.error() == 0 ? "" : absl::StrCat(" (", std::strerror(handshake.error()), ")");
+    return Blame(absl::UnavailableError(absl::StrCat(
+                     "rank ", group_.rank, ": rank ", handshake.peer(), " at ", endpoint.ToString(),
+                     " refused or closed the connection", why,
+                     "; it is gone, or of another epoch, world size, version or token")),
+                 {absl::StrCat("rank ", handshake.peer())});
   }
 
   Listener listener_;

@@ -2,7 +2,8 @@
 // I/O happens in the calling thread: a short spin, then poll (PEERS: a wake-up across cores costs
 // 35-40 us). Each connection proves epoch, rank and token before any data; strangers are closed and
 // ignored. Errors: DeadlineExceeded naming every rank that did not connect within
-// limits.connect_timeout_ms, Unavailable naming the rank whose connection broke.
+// limits.connect_timeout_ms, Unavailable naming the rank whose connection broke; both with
+// BlamedBy().
 #pragma once
 
 #include <cstdint>

@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "allreduce/transport/link.h"
@@ -31,6 +32,7 @@ class TcpLink final : public Link {
   int world_size() const override { return static_cast<int>(peers_.size()); }
   int channels() const override { return channels_; }
   int64_t epoch() const override { return epoch_; }
+  std::string name() const override { return "tcp"; }
   const std::vector<PeerState>& peers() const override { return peers_; }
   absl::Status abort_status() const override { return abort_.status(); }
   Traffic traffic() const override { return traffic_; }

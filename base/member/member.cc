@@ -48,7 +48,6 @@ class StreamMember final : public Member {
 
   absl::Status Enter() {
     last_heard_ns_ = clock_.NowNs();
-    stream_ = stub_->Member(&context_);
     MemberEvent event;
     lockstep::Join* join = event.mutable_join();
     join->set_role(options_.role);
@@ -60,8 +59,7 @@ class StreamMember final : public Member {
     join->set_host(HostName());
     join->set_token(options_.token);
     join->set_world_size(options_.world_size);
-    reader_ = std::thread([this] { ReadCommands(); });
-    Send(event);
+    reader_ = std::thread([this, event] { Talk(event); });
     RETURN_IF_ERROR(
         Await([this] { return accepted_ || start_.has_value(); }, options_.limits.join_timeout_ms,
               absl::StrCat("no answer from the coordinator at ", options_.coordinator)));
@@ -137,6 +135,14 @@ class StreamMember final : public Member {
   void Send(const MemberEvent& event) {
     MutexLock lock(&write_mu_);
     stream_->Write(event);  // a failed write means the stream is over; ReadCommands sees that
+  }
+
+  // Opening the stream waits for the connection, so it must not happen where the abort is looked
+  // at: an address that does not answer takes gRPC 20 s.
+  void Talk(const MemberEvent& join) {
+    stream_ = stub_->Member(&context_);
+    Send(join);
+    ReadCommands();
   }
 
   void ReadCommands() {
@@ -216,6 +222,7 @@ class StreamMember final : public Member {
   std::shared_ptr<grpc::Channel> channel_;  // shared: gRPC's own interface
   std::unique_ptr<lockstep::Coordinator::Stub> stub_;
   grpc::ClientContext context_;
+  // Set by reader_, and used by others once a command has come through it.
   std::unique_ptr<grpc::ClientReaderWriter<MemberEvent, Command>> stream_;
   std::thread reader_;
   std::thread beater_;

@@ -20,11 +20,16 @@ TrafficCount CountOf(const Traffic& traffic) {
   return count;
 }
 
-SgdOptions SgdFrom(const Experiment& experiment, int workers) {
+SgdOptions SgdFrom(const Experiment& experiment, const Variant& variant, int workers) {
   const Sgd& sgd = experiment.train().optimizer().sgd();
-  return {.learning_rate = static_cast<float>(sgd.learning_rate()),
+  const bool async = variant.has_ps() && variant.ps().mode() == Ps::ASYNC;
+  const bool one_by_one = async || variant.has_none();
+  double rate = sgd.learning_rate();
+  if (async && variant.ps().rate() == Ps::OVER_WORKERS) rate /= workers;
+  return {.learning_rate = static_cast<float>(rate),
           .momentum = static_cast<float>(sgd.momentum()),
-          .divisor = experiment.reduce_op() == MEAN ? static_cast<float>(workers) : 1.0F};
+          .divisor =
+              experiment.reduce_op() == MEAN && !one_by_one ? static_cast<float>(workers) : 1.0F};
 }
 
 Started DescribeProcess(const std::string& role, int index, const RunConfig& run) {

@@ -18,8 +18,12 @@ namespace lockstep {
 
 TrafficCount CountOf(const Traffic& traffic);
 
-// SGD as the experiment asks for it; `workers` gradients make one sum (1: a worker on its own).
-SgdOptions SgdFrom(const Experiment& experiment, int workers);
+// SGD as the experiment asks for it in a run of `variant` with `workers`. Its divisor is that of
+// the sum over all workers: their number for MEAN, 1 for SUM. With EXACT order it belongs to the
+// exact sum's restoring division, and the update is then made with divisor 1. Where each gradient
+// is applied on its own (none, asynchronous) the divisor is 1; asynchronous updates, of which n
+// replace one mean, take the rate r/n unless the variant asks for the full one.
+SgdOptions SgdFrom(const Experiment& experiment, const Variant& variant, int workers);
 
 // This process as the member `role` ("worker", "server") `index` of `run`.
 Started DescribeProcess(const std::string& role, int index, const RunConfig& run);

@@ -5,6 +5,7 @@
 // processor has `isa`.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -33,8 +34,9 @@ LOCKSTEP_INLINE void Store(std::byte* array, int64_t index, T value) {
 // Which of two NaNs survives an addition depends on the order of the operands in the instruction,
 // which the compiler picks anew for each loop. One NaN for all keeps the bits a function of the
 // values.
-LOCKSTEP_INLINE float CanonicalNan(float value) {
-  return value != value ? std::numeric_limits<float>::quiet_NaN() : value;
+template <typename T>
+LOCKSTEP_INLINE T CanonicalNan(T value) {
+  return std::isnan(value) ? std::numeric_limits<T>::quiet_NaN() : value;
 }
 
 template <typename Body, typename... Args>

@@ -1,7 +1,6 @@
 #include "experiments/analyse/aggregate.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -9,7 +8,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "experiments/analyse/anatomy.h"
 #include "experiments/analyse/bytes.h"
+#include "experiments/analyse/loss.h"
+#include "experiments/analyse/prediction.h"
+#include "experiments/analyse/staleness.h"
 #include "experiments/analyse/statistics.h"
 
 namespace lockstep {
@@ -17,17 +20,6 @@ namespace {
 
 constexpr double kNanosecondsPerMicrosecond = 1e3;
 constexpr double kNanosecondsPerSecond = 1e9;
-constexpr size_t kFinalLossSteps = 5;  // one batch's loss is too noisy to compare
-
-int64_t EndNs(const StepDone& step) { return step.start_ns() + step.compute_ns() + step.sync_ns(); }
-
-// Steps that every worker finished.
-size_t CommonSteps(const RunRecord& run) {
-  size_t steps = run.workers.empty() ? 0 : run.workers[0].steps.size();
-  for (const MemberRecord& worker : run.workers) steps = std::min(steps, worker.steps.size());
-  return steps;
-}
-
 struct Throughput {
   double samples = 0;
   double elapsed_s = 0;
@@ -92,69 +84,13 @@ std::vector<double> StepTimesUs(const RunRecord& run, bool own_times) {
 void AggregateStepTimes(const std::vector<const RunRecord*>& runs, VariantResult* result) {
   std::vector<double> times_us;
   for (const RunRecord* run : runs) {
-    const std::vector<double> one = StepTimesUs(*run, result->mode() == "none");
+    const std::vector<double> one = StepTimesUs(*run, !IsSynchronous(result->mode()));
     times_us.insert(times_us.end(), one.begin(), one.end());
   }
   if (times_us.empty()) return;
   result->mutable_step_us()->set_p50(Quantile(times_us, 0.50));
   result->mutable_step_us()->set_p95(Quantile(times_us, 0.95));
   result->mutable_step_us()->set_max(Quantile(times_us, 1.0));
-}
-
-void AggregateAnatomy(const std::vector<const RunRecord*>& runs, VariantResult* result) {
-  double compute_ns = 0;
-  double sync_ns = 0;
-  double count = 0;
-  for (const RunRecord* run : runs) {
-    const size_t end = CommonSteps(*run);
-    for (const MemberRecord& worker : run->workers) {
-      for (auto i = static_cast<size_t>(WarmupSteps(run->steps())); i < end; ++i) {
-        compute_ns += static_cast<double>(worker.steps[i].compute_ns());
-        sync_ns += static_cast<double>(worker.steps[i].sync_ns());
-        ++count;
-      }
-    }
-  }
-  if (count == 0) return;
-  result->mutable_anatomy_us()->set_compute(compute_ns / count / kNanosecondsPerMicrosecond);
-  result->mutable_anatomy_us()->set_sync(sync_ns / count / kNanosecondsPerMicrosecond);
-}
-
-// Mean over workers and runs of the loss of each step that all of them finished.
-void AggregateLoss(const std::vector<const RunRecord*>& runs, VariantResult* result) {
-  size_t steps = CommonSteps(*runs[0]);
-  for (const RunRecord* run : runs) steps = std::min(steps, CommonSteps(*run));
-  std::vector<double> values(steps, 0);
-  for (size_t i = 0; i < steps; ++i) {
-    double count = 0;
-    for (const RunRecord* run : runs) {
-      for (const MemberRecord& worker : run->workers) {
-        values[i] += worker.steps[i].loss();
-        ++count;
-      }
-    }
-    values[i] /= count;
-  }
-  LossResult* loss = result->mutable_loss();
-  size_t first_bad = 0;  // 1-based
-  for (size_t i = 0; i < steps; ++i) {
-    if (!std::isfinite(values[i])) {
-      if (first_bad == 0) first_bad = i + 1;
-      continue;  // JSON has no NaN
-    }
-    loss->add_step(static_cast<double>(i + 1));
-    loss->add_value(values[i]);
-  }
-  double sum = 0;
-  const size_t tail = std::min(kFinalLossSteps, steps);
-  for (size_t i = steps - tail; i < steps; ++i) sum += values[i];
-  if (steps == 0) {
-    loss->set_final_reason("no step was finished by every worker");
-  } else if (!std::isfinite(sum)) {
-    loss->set_final_reason(absl::StrCat("the loss is not finite since step ", first_bad));
-  } else {
-    loss->set_final(sum / static_cast<double>(tail));
-  }
 }
 
 absl::Status CheckSameVariant(const std::vector<RunRecord>& runs) {
@@ -179,6 +115,15 @@ absl::Status CheckSameVariant(const std::vector<RunRecord>& runs) {
   return absl::OkStatus();
 }
 
+std::string AdditionOrder(const std::vector<RunRecord>& runs) {
+  for (const RunRecord& run : runs) {
+    if (!run.workers.empty() && !run.workers[0].set_up.addition_order().empty()) {
+      return run.workers[0].set_up.addition_order();
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 absl::StatusOr<VariantResult> Aggregate(const std::vector<RunRecord>& runs,
@@ -187,12 +132,15 @@ absl::StatusOr<VariantResult> Aggregate(const std::vector<RunRecord>& runs,
   const RunConfig& config = runs[0].config;
   VariantResult result;
   result.set_id(config.variant().name());
+  result.set_variant(config.variant().name());
   result.set_label(LabelOf(config.variant(), config.servers()));
   result.set_mode(ModeOf(config.variant()));
   result.set_algorithm(AlgorithmOf(config.variant()));
   result.set_workers(config.world_size());
   result.set_servers(config.servers());
+  result.set_rate(RateOf(config.variant()));
   result.set_ranked(result.mode() != "none");
+  result.set_addition_order(AdditionOrder(runs));
 
   std::vector<const RunRecord*> all;
   std::vector<const RunRecord*> complete;
@@ -207,6 +155,9 @@ absl::StatusOr<VariantResult> Aggregate(const std::vector<RunRecord>& runs,
   AggregateAnatomy(measured, &result);
   AggregateLoss(measured, &result);
   RETURN_IF_ERROR(AggregateBytes(measured, &result));
+  AggregateStaleness(measured, &result);
+  AggregateSynchrony(measured, &result);
+  AggregatePrediction(measured, &result);
   AggregateReplicas(all, snapshots, &result);
   return result;
 }

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/numeric/exact.h"
 #include "base/status.h"
 
 namespace lockstep {
@@ -38,8 +39,9 @@ Count CountWorker(const RunRecord& run, const MemberRecord& worker) {
 }
 
 // An Applied event counts exactly its own step: all pushes of it, and the pulls and parameters of
-// the version that it made.
+// the version that it made. A server that only sums for a collective counts like a worker.
 Count CountServer(const RunRecord& run, const MemberRecord& server) {
+  if (!server.steps.empty()) return CountWorker(run, server);
   Count count;
   const int64_t left_out = WarmupSteps(run.steps());
   int64_t last = left_out;
@@ -93,7 +95,7 @@ double SetUpBytes(const RunRecord& run) {
   double bytes = 0;
   for (const auto* members : {&run.workers, &run.servers}) {
     for (const MemberRecord& member : *members) {
-      bytes += static_cast<double>(member.set_up.sent_bytes());
+      bytes += static_cast<double>(member.set_up.traffic().sent_bytes());
       if (member.ended) bytes += static_cast<double>(member.ended->traffic().sent_bytes());
     }
   }
@@ -112,6 +114,69 @@ double GradientBytes(const std::vector<const RunRecord*>& runs) {
   return 0;
 }
 
+int ElementBytes(const Experiment& experiment) {
+  switch (experiment.wire_dtype_size() > 0 ? experiment.wire_dtype(0) : F32) {
+    case U8:
+      return 1;
+    case F16:
+    case BF16:
+      return 2;
+    case F32:
+    case I32:
+      return 4;
+    case F64:
+    case I64:
+      return 8;
+  }
+  return 4;
+}
+
+// Every worker carries the same, and no link more.
+ByteFormula Even(double bytes, const std::string& text) {
+  ByteFormula formula;
+  formula.worker = bytes;
+  formula.worker_text = text;
+  formula.busiest = bytes;
+  formula.busiest_text = text;
+  return formula;
+}
+
+ByteFormula WithServers(double n, double servers, double gradient_bytes) {
+  ByteFormula formula = Even(gradient_bytes, "S");
+  formula.server = n * gradient_bytes / servers;
+  formula.server_text = "n S / s";
+  if (*formula.server > formula.worker) {
+    formula.busiest = *formula.server;
+    formula.busiest_text = formula.server_text;
+  }
+  return formula;
+}
+
+bool HasServers(const ByteFormulaInput& input) {
+  return input.mode == "ps_sync" || input.mode == "ps_async" ||
+         (input.mode == "all_reduce" && input.algorithm == "ps_exchange");
+}
+
+bool HasFormula(const ByteFormulaInput& input) {
+  if (input.workers < 1 || input.element_bytes < 1) return false;
+  if (input.mode == "none") return true;
+  if (HasServers(input)) return input.servers > 0;
+  return input.mode == "all_reduce" &&
+         (input.algorithm == "naive" || input.algorithm == "ring" || input.algorithm == "tree");
+}
+
+ByteFormula Collective(const ByteFormulaInput& input, double gradient_bytes) {
+  const double n = input.workers;
+  if (input.algorithm == "naive") return Even((n - 1) * gradient_bytes, "(n-1) S");
+  ByteFormula formula = Even(2 * (n - 1) / n * gradient_bytes, "2(n-1)/n S");
+  if (input.algorithm == "tree") {
+    const int neighbours = TreeNeighboursMax(input.workers);
+    formula.busiest = neighbours * gradient_bytes;
+    formula.busiest_text = absl::StrCat(neighbours, " S, one to each neighbour");
+  }
+  return formula;
+}
+
 std::optional<double> Ratio(bool measured, double counted, double formula) {
   if (!measured || formula <= 0) return std::nullopt;
   return counted / formula;
@@ -119,28 +184,31 @@ std::optional<double> Ratio(bool measured, double counted, double formula) {
 
 }  // namespace
 
+double EncodedBytes(const ByteFormulaInput& input) {
+  if (!input.exact || input.mode != "all_reduce") return input.gradient_bytes;
+  constexpr double kIntegerBytes = 8;
+  constexpr double kExponentBytes = 4;
+  const double elements = input.gradient_bytes / input.element_bytes;
+  return elements * (kIntegerBytes + kExponentBytes / static_cast<double>(kExactBlockElements));
+}
+
 absl::StatusOr<ByteFormula> FormulaFor(const ByteFormulaInput& input) {
-  const double n = input.workers;
-  ByteFormula formula;
-  if (input.mode == "none") {
-    formula.worker_text = "0";
-    return formula;
+  if (!HasFormula(input)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("byte formula: none for mode '", input.mode, "', algorithm '", input.algorithm,
+                     "', ", input.workers, " workers, ", input.servers, " servers, ",
+                     input.element_bytes, " bytes an element"));
   }
-  if (input.mode == "all_reduce" && input.algorithm == "ring") {
-    formula.worker = n < 1 ? 0 : 2 * (n - 1) / n * input.gradient_bytes;
-    formula.worker_text = "2(n-1)/n S";
-    return formula;
+  if (input.mode == "none") return Even(0, "0");
+  const double bytes = EncodedBytes(input);
+  ByteFormula formula = HasServers(input) ? WithServers(input.workers, input.servers, bytes)
+                                          : Collective(input, bytes);
+  if (bytes != input.gradient_bytes) {
+    for (std::string* text : {&formula.worker_text, &formula.server_text, &formula.busiest_text}) {
+      if (!text->empty()) absl::StrAppend(text, ", S at 8 B an element");
+    }
   }
-  if (input.mode == "ps_sync" && input.servers > 0) {
-    formula.worker = input.gradient_bytes;
-    formula.worker_text = "S";
-    formula.server = n * input.gradient_bytes / input.servers;
-    formula.server_text = "n S / s";
-    return formula;
-  }
-  return absl::InvalidArgumentError(absl::StrCat("byte formula: none for mode '", input.mode,
-                                                 "', algorithm '", input.algorithm, "', ",
-                                                 input.servers, " servers"));
+  return formula;
 }
 
 ByteRatios CountedOverFormula(const BytesResult& bytes) {
@@ -152,12 +220,28 @@ ByteRatios CountedOverFormula(const BytesResult& bytes) {
                               bytes.server_formula())};
 }
 
+ByteFormulaInput FormulaInputOf(const std::vector<const RunRecord*>& runs) {
+  const RunConfig& config = runs[0]->config;
+  return {.mode = ModeOf(config.variant()),
+          .algorithm = AlgorithmOf(config.variant()),
+          .workers = config.world_size(),
+          .servers = config.servers(),
+          .gradient_bytes = GradientBytes(runs),
+          .element_bytes = ElementBytes(config.experiment()),
+          .exact = config.experiment().reduction_order() == EXACT};
+}
+
+int TreeNeighboursMax(int workers) {
+  int most = 0;
+  for (int rank = 0; rank < workers; ++rank) {
+    const int children = std::clamp(workers - (2 * rank + 1), 0, 2);
+    most = std::max(most, children + (rank > 0 ? 1 : 0));
+  }
+  return most;
+}
+
 absl::Status AggregateBytes(const std::vector<const RunRecord*>& runs, VariantResult* result) {
-  ASSIGN_OR_RETURN(const ByteFormula formula, FormulaFor({.mode = result->mode(),
-                                                          .algorithm = result->algorithm(),
-                                                          .workers = result->workers(),
-                                                          .servers = result->servers(),
-                                                          .gradient_bytes = GradientBytes(runs)}));
+  ASSIGN_OR_RETURN(const ByteFormula formula, FormulaFor(FormulaInputOf(runs)));
   const RoleCount workers = CountRole(runs, &RunRecord::workers, CountWorker);
   const RoleCount servers = CountRole(runs, &RunRecord::servers, CountServer);
   if (workers.all.steps == 0) return absl::OkStatus();  // stopped before the first measured step
@@ -179,6 +263,10 @@ absl::Status AggregateBytes(const std::vector<const RunRecord*>& runs, VariantRe
   bytes->set_set_up(set_up / static_cast<double>(runs.size()));
   OfferBusiest("server", servers, result);
   OfferBusiest("worker", workers, result);
+  if (result->has_busiest()) {
+    result->mutable_busiest()->set_formula(formula.busiest);
+    result->mutable_busiest()->set_formula_text(formula.busiest_text);
+  }
   return absl::OkStatus();
 }
 

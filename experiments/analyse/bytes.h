@@ -1,5 +1,9 @@
 // bytes.h: what every way to synchronise must put on the links, by formula and as counted.
-// Units: bytes per member and step. S = gradient bytes of the whole model, n workers, s servers.
+// Units: bytes per member and step. S = gradient bytes of the whole model as this way encodes them,
+// n workers, s servers. naive: each worker sends S to every other. ring: 2(n-1)/n S. tree: a worker
+// sends S to each neighbour in the heap-ordered binary tree (parent r of 2r+1 and 2r+2), so 3 S
+// where it has a parent and two children, and 2(n-1)/n S in the mean. Servers, of whatever kind:
+// every worker sends S and receives S, a server n S / s of both.
 // Counted: every byte handed to the socket or to gRPC in measured steps, our headers included,
 // HTTP/2 and TCP headers not; start-up, call check, start values and probe are apart (`set_up`).
 // Errors: InvalidArgument for a mode or algorithm without a formula. Pure.
@@ -14,20 +18,34 @@
 
 namespace lockstep {
 
-struct ByteFormula {
-  double worker = 0;        // sent by one worker, and received: the same in every way built yet
-  std::string worker_text;  // "2(n-1)/n S"
-  std::optional<double> server;  // into one server, and out of it
-  std::string server_text;       // "n S / s"
-};
 struct ByteFormulaInput {
-  std::string mode;
-  std::string algorithm;
+  std::string mode;            // as VariantResult.mode
+  std::string algorithm = {};  // as VariantResult.algorithm
   int workers = 0;
   int servers = 0;
-  double gradient_bytes = 0;
+  double gradient_bytes = 0;  // all elements in the wire type
+  int element_bytes = 4;      // of the wire type
+  bool exact = false;         // reduction_order EXACT
+};
+// S of this way. EXACT makes a collective send integers of 8 bytes and 4 more for each block of
+// 1,024 elements; to a parameter server gradients go as they are.
+double EncodedBytes(const ByteFormulaInput& input);
+
+struct ByteFormula {
+  double worker = 0;             // sent by one worker, mean over them; received: the same
+  std::string worker_text;       // "2(n-1)/n S"
+  std::optional<double> server;  // into one server, and out of it
+  std::string server_text;       // "n S / s"
+  double busiest = 0;            // over the link that carries most, one direction
+  std::string busiest_text;
 };
 absl::StatusOr<ByteFormula> FormulaFor(const ByteFormulaInput& input);
+
+// What the records say of one variant. REQUIRES: all runs are of it, at least one.
+ByteFormulaInput FormulaInputOf(const std::vector<const RunRecord*>& runs);
+
+// Most neighbours that one worker has in the tree: 3 from 5 workers on.
+int TreeNeighboursMax(int workers);
 
 // Counted over formula, which the trunk promises within 1 %. nullopt: not measured, or the formula
 // is 0.
@@ -39,8 +57,8 @@ struct ByteRatios {
 };
 ByteRatios CountedOverFormula(const BytesResult& bytes);
 
-// Fills in bytes and busiest; leaves out what no record measures. REQUIRES: mode, algorithm,
-// workers, servers of `result` are set; all runs are of this variant.
+// Fills in bytes and busiest; leaves out what no record measures. REQUIRES: all runs are of this
+// variant, at least one.
 absl::Status AggregateBytes(const std::vector<const RunRecord*>& runs, VariantResult* result);
 
 }  // namespace lockstep

@@ -6,22 +6,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "experiments/analyse/bits.h"
 #include "experiments/analyse/bytes.h"
 #include "experiments/analyse/format.h"
+#include "experiments/analyse/run_record.h"
 
 namespace lockstep {
 namespace {
 
 constexpr size_t kNamedMax = 3;  // more names than that are a table, not a sentence
-constexpr char kNotMeasured[] = "not measured";
-
-std::string NamesOf(const std::vector<const VariantResult*>& variants) {
-  if (variants.size() > kNamedMax) return absl::StrCat(variants.size(), " variants");
-  std::vector<std::string> names;
-  names.reserve(variants.size());
-  for (const VariantResult* variant : variants) names.push_back(variant->id());
-  return JoinNames(names);
-}
 
 bool HasDistance(const VariantResult& variant) {
   return variant.replicas().max_rel().kind_case() == google::protobuf::Value::kNumberValue;
@@ -35,7 +28,97 @@ std::vector<const VariantResult*> WithIdenticalReplicas(const Evidence& evidence
   return identical;
 }
 
-// Largest first; at most kNamedMax, else the two ends.
+// "none drifts 12 % apart"; `first`: with the verb, which those after it share.
+std::string PartingOf(const VariantResult& variant, bool first) {
+  if (variant.replicas().state() != "diverged") return "";
+  if (HasDistance(variant)) {
+    const std::string apart = Percent(variant.replicas().max_rel().number_value());
+    return absl::StrCat(variant.id(), first ? " drifts " : " ", apart, first ? " apart" : "");
+  }
+  return absl::StrCat(variant.id(), " differs from step ",
+                      StepNumber(variant.replicas().first_diff_step()), " on");
+}
+
+// Counted over formula, all of one variant.
+std::vector<double> RatiosOf(const VariantResult& variant) {
+  std::vector<double> ratios;
+  if (!variant.has_bytes()) return ratios;
+  const ByteRatios counted = CountedOverFormula(variant.bytes());
+  for (const std::optional<double>& ratio :
+       {counted.worker_sent, counted.worker_received, counted.server_in, counted.server_out}) {
+    if (ratio) ratios.push_back(*ratio);
+  }
+  if (variant.busiest().formula() > 0) {
+    ratios.push_back(variant.busiest().bytes_per_step() / variant.busiest().formula());
+  }
+  return ratios;
+}
+
+}  // namespace
+
+std::string NamesOf(const std::vector<const VariantResult*>& variants) {
+  if (variants.size() > kNamedMax) return absl::StrCat(variants.size(), " variants");
+  std::vector<std::string> names;
+  names.reserve(variants.size());
+  for (const VariantResult* variant : variants) names.push_back(variant->id());
+  return JoinNames(names);
+}
+
+bool IsSynchronous(const VariantResult& variant) { return IsSynchronous(variant.mode()); }
+
+Evidence CollectEvidence(const RunFile& run) {
+  Evidence evidence{run, {}, {}, nullptr, {}, 0};
+  int synchronous = 0;  // largest number of workers
+  int ranked = 0;
+  for (const VariantResult& variant : run.runs()) {
+    evidence.processes = std::max(evidence.processes, variant.workers() + variant.servers());
+    if (!variant.ranked()) continue;
+    ranked = std::max(ranked, variant.workers());
+    if (IsSynchronous(variant)) synchronous = std::max(synchronous, variant.workers());
+  }
+  const int workers = synchronous > 0 ? synchronous : ranked;
+  for (const VariantResult& variant : run.runs()) {
+    if (workers > 0 && variant.workers() != workers) continue;
+    if (variant.mode() == "none") evidence.control = &variant;
+    if (variant.mode() == "ps_async") evidence.asynchronous.push_back(&variant);
+    if (variant.ranked() && IsSynchronous(variant)) evidence.compared.push_back(&variant);
+  }
+  evidence.speed = CompareSpeed(evidence.compared);
+  return evidence;
+}
+
+std::string SameBitsClaim(const Evidence& evidence) {
+  std::vector<BitsGroup> groups = GroupByBits(evidence.compared);
+  const auto largest =
+      std::max_element(groups.begin(), groups.end(),
+                       [](const BitsGroup& a, const BitsGroup& b) { return a.size() < b.size(); });
+  if (largest == groups.end() || largest->size() < 2) return "";
+  const char* const end = IsExact(evidence.run) ? " end with one hash" : " end with the same bits";
+  if (largest->size() == evidence.compared.size() && largest->size() > 2) {
+    return absl::StrCat("all ", largest->size(), " synchronous ways", end);
+  }
+  return absl::StrCat(NamesOf(*largest), end);
+}
+
+std::string ReplicaClaim(const Evidence& evidence) {
+  const std::vector<const VariantResult*> identical = WithIdenticalReplicas(evidence);
+  if (identical.empty()) return "";
+  return absl::StrCat(NamesOf(identical), identical.size() == 1 ? " keeps " : " keep ",
+                      identical[0]->workers(), " identical replicas");
+}
+
+std::string PartingClaim(const Evidence& evidence) {
+  std::vector<std::string> parts;
+  std::vector<const VariantResult*> others = evidence.asynchronous;
+  if (evidence.control != nullptr) others.insert(others.begin(), evidence.control);
+  for (const VariantResult* variant : others) {
+    const std::string part = PartingOf(*variant, parts.empty());
+    if (!part.empty()) parts.push_back(part);
+  }
+  if (parts.size() > kNamedMax) parts.resize(kNamedMax);
+  return absl::StrJoin(parts, ", ");
+}
+
 std::vector<const VariantResult*> ByBusiest(const Evidence& evidence) {
   std::vector<const VariantResult*> sorted;
   for (const VariantResult* variant : evidence.compared) {
@@ -54,104 +137,6 @@ std::string BusiestOf(const VariantResult& variant) {
                       variant.busiest().direction());
 }
 
-Fact MakeFact(const std::string& value, const std::string& label) {
-  Fact fact;
-  fact.set_value(value.empty() ? kNotMeasured : value);
-  fact.set_label(label);
-  return fact;
-}
-
-Fact SizeFact(const Evidence& evidence) {
-  const double bytes = evidence.run.model().gradient_bytes();
-  const int workers = evidence.compared.empty() ? evidence.run.experiment().workers()
-                                                : evidence.compared[0]->workers();
-  return MakeFact(bytes > 0 ? Megabytes(bytes) : "",
-                  absl::StrCat("gradients per step (S), ", Counted(workers, "worker"), " (n)"));
-}
-
-Fact ShareFact(const Evidence& evidence) {
-  std::vector<std::string> values;
-  std::vector<std::string> names;
-  for (const VariantResult* variant : evidence.compared) {
-    const Anatomy& anatomy = variant->anatomy_us();
-    const double step_us = anatomy.compute() + anatomy.sync();
-    if (!(step_us > 0) || values.size() == kNamedMax) continue;
-    values.push_back(Percent(anatomy.sync() / step_us));
-    names.push_back(variant->id());
-  }
-  return MakeFact(absl::StrJoin(values, " / "),
-                  absl::StrCat("of the step is exchange and update", names.empty() ? "" : ": ",
-                               absl::StrJoin(names, " / ")));
-}
-
-Fact BusiestFact(const Evidence& evidence) {
-  std::vector<std::string> values;
-  std::vector<std::string> names;
-  for (const VariantResult* variant : ByBusiest(evidence)) {
-    values.push_back(Megabytes(variant->busiest().bytes_per_step()));
-    names.push_back(BusiestOf(*variant));
-  }
-  return MakeFact(absl::StrJoin(values, " / "),
-                  absl::StrCat("on the busiest link per step", names.empty() ? "" : ": ",
-                               absl::StrJoin(names, " / ")));
-}
-
-Fact ReplicaFact(const Evidence& evidence) {
-  std::vector<std::string> states;
-  for (const VariantResult* variant : evidence.compared) {
-    const std::string& state = variant->replicas().state();
-    if (std::find(states.begin(), states.end(), state) == states.end()) states.push_back(state);
-  }
-  std::string label =
-      absl::StrCat("replicas", evidence.compared.empty() ? "" : " of ", NamesOf(evidence.compared));
-  const std::string control = ControlClaim(evidence);
-  if (!control.empty()) absl::StrAppend(&label, "; ", control);
-  return MakeFact(absl::StrJoin(states, " / "), label);
-}
-
-}  // namespace
-
-bool IsSynchronous(const VariantResult& variant) {
-  return variant.mode() == "ps_sync" || variant.mode() == "all_reduce";
-}
-
-Evidence CollectEvidence(const RunFile& run) {
-  Evidence evidence{run, {}, nullptr, {}, 0};
-  int workers = 0;
-  for (const VariantResult& variant : run.runs()) {
-    evidence.processes = std::max(evidence.processes, variant.workers() + variant.servers());
-    if (variant.ranked() && IsSynchronous(variant)) workers = std::max(workers, variant.workers());
-  }
-  for (const VariantResult& variant : run.runs()) {
-    if (variant.ranked() && IsSynchronous(variant) && variant.workers() == workers) {
-      evidence.compared.push_back(&variant);
-    }
-    const bool same_size = workers == 0 || variant.workers() == workers;
-    if (variant.mode() == "none" && same_size) evidence.control = &variant;
-  }
-  evidence.speed = CompareSpeed(evidence.compared);
-  return evidence;
-}
-
-std::string ReplicaClaim(const Evidence& evidence) {
-  const std::vector<const VariantResult*> identical = WithIdenticalReplicas(evidence);
-  if (identical.empty()) return "";
-  return absl::StrCat(NamesOf(identical), identical.size() == 1 ? " keeps " : " keep ",
-                      identical[0]->workers(), " identical replicas");
-}
-
-std::string ControlClaim(const Evidence& evidence) {
-  if (evidence.control == nullptr) return "";
-  const VariantResult& control = *evidence.control;
-  if (control.replicas().state() != "diverged") return "";
-  if (HasDistance(control)) {
-    return absl::StrCat(control.id(), " drifts ",
-                        Percent(control.replicas().max_rel().number_value()), " apart");
-  }
-  return absl::StrCat(control.id(), " differs from step ",
-                      StepNumber(control.replicas().first_diff_step()), " on");
-}
-
 std::string BusiestClaim(const Evidence& evidence) {
   std::vector<std::string> parts;
   for (const VariantResult* variant : ByBusiest(evidence)) {
@@ -166,14 +151,12 @@ std::string FormulaClaim(const Evidence& evidence) {
   constexpr double kCloseMax = 0.01 + 1e-9;  // 1 % itself is close, whatever its last bit
   double apart = -1;
   bool more = true;  // counted is never below the formula
-  for (const VariantResult* variant : evidence.compared) {
-    if (!variant->has_bytes()) continue;
-    const ByteRatios ratios = CountedOverFormula(variant->bytes());
-    for (const std::optional<double>& ratio :
-         {ratios.worker_sent, ratios.worker_received, ratios.server_in, ratios.server_out}) {
-      if (!ratio) continue;
-      apart = std::max(apart, std::fabs(*ratio - 1));
-      more = more && *ratio >= 1;
+  std::vector<const VariantResult*> counted = evidence.compared;
+  counted.insert(counted.end(), evidence.asynchronous.begin(), evidence.asynchronous.end());
+  for (const VariantResult* variant : counted) {
+    for (const double ratio : RatiosOf(*variant)) {
+      apart = std::max(apart, std::fabs(ratio - 1));
+      more = more && ratio >= 1;
     }
   }
   if (apart < 0) return "";
@@ -207,16 +190,14 @@ std::string FinishedClaim(const Evidence& evidence) {
 
 std::vector<std::string> HeldClaims(const Evidence& evidence) {
   std::vector<std::string> held;
+  const std::string same_bits = SameBitsClaim(evidence);
   for (const std::string& claim :
-       {ReplicaClaim(evidence), ControlClaim(evidence), BusiestClaim(evidence)}) {
+       {same_bits.empty() ? ReplicaClaim(evidence) : same_bits, PartingClaim(evidence),
+        same_bits.empty() ? "" : ReplicaClaim(evidence), BusiestClaim(evidence)}) {
     if (!claim.empty()) held.push_back(claim);
   }
   if (held.empty()) held.push_back(FinishedClaim(evidence));
   return held;
-}
-
-std::vector<Fact> FourFacts(const Evidence& evidence) {
-  return {SizeFact(evidence), ShareFact(evidence), BusiestFact(evidence), ReplicaFact(evidence)};
 }
 
 }  // namespace lockstep

@@ -123,7 +123,10 @@ void AggregateFinalHash(const std::vector<const RunRecord*>& runs, VariantResult
       equal = false;
       continue;
     }
-    if (result->final_hash().empty()) result->set_final_hash(hash);
+    // Variants are compared by it, so it must not depend on the order in which seeds ran.
+    if (result->final_hash().empty() && run->config.seed() == FirstSeed(*run)) {
+      result->set_final_hash(hash);
+    }
     const auto [entry, is_new] = of_seed.emplace(run->config.seed(), hash);
     equal = equal && (is_new || entry->second == hash);
   }

@@ -51,7 +51,7 @@ class MemberMerger {
     } else if (member_.ended->code() != 0) {
       Problem(absl::StrCat("ended with an error in step ", member_.ended->step(), ": ",
                            member_.ended->message()));
-    } else if (role_ == "worker" && last_step_ != config_.experiment().train().steps()) {
+    } else if (member_.applied.empty() && last_step_ != config_.experiment().train().steps()) {
       Problem(absl::StrCat("ended after step ", last_step_, " of ",
                            config_.experiment().train().steps()));
     }
@@ -68,7 +68,7 @@ class MemberMerger {
   void TakeEvent(const Record& record) {
     switch (record.event_case()) {
       case Record::kSetUp:
-        member_.set_up = record.set_up().traffic();
+        member_.set_up = record.set_up();
         break;
       case Record::kStep:
         // Everything below indexes steps by number, so a gap ends what can be used.
@@ -102,6 +102,22 @@ class MemberMerger {
   int64_t last_step_ = 0;
   std::vector<std::string> problems_;
 };
+
+std::string CollectiveLabel(AllReduceSync::Algorithm algorithm) {
+  switch (algorithm) {
+    case AllReduceSync::NAIVE:
+      return "Naive all-to-all";
+    case AllReduceSync::TREE:
+      return "Tree all-reduce, pipelined";
+    case AllReduceSync::PS_EXCHANGE:
+      return "Parameter-server exchange as a schedule";
+    default: {
+      std::string name = absl::AsciiStrToLower(AllReduceSync::Algorithm_Name(algorithm));
+      if (!name.empty()) name[0] = absl::ascii_toupper(static_cast<unsigned char>(name[0]));
+      return absl::StrCat(name, " all-reduce");
+    }
+  }
+}
 
 }  // namespace
 
@@ -143,23 +159,35 @@ std::string ModeOf(const Variant& variant) {
   return "";
 }
 
+bool IsSynchronous(const std::string& mode) { return mode == "ps_sync" || mode == "all_reduce"; }
+
 std::string AlgorithmOf(const Variant& variant) {
   if (!variant.has_all_reduce()) return "";
   return absl::AsciiStrToLower(AllReduceSync::Algorithm_Name(variant.all_reduce().algorithm()));
 }
 
+std::string RateOf(const Variant& variant) {
+  if (ModeOf(variant) != "ps_async") return "";
+  return variant.ps().rate() == Ps::FULL ? "r" : "r/n";
+}
+
 std::string LabelOf(const Variant& variant, int servers) {
+  const std::string of_servers = absl::StrCat(", ", servers, servers == 1 ? " server" : " servers");
   switch (variant.sync_case()) {
     case Variant::kNone:
       return "No synchronisation";
-    case Variant::kPs:
+    case Variant::kPs: {
+      const std::string rate = RateOf(variant);
       return absl::StrCat("Parameter server, ",
-                          absl::AsciiStrToLower(Ps::Mode_Name(variant.ps().mode())), ", ", servers,
-                          servers == 1 ? " server" : " servers");
+                          absl::AsciiStrToLower(Ps::Mode_Name(variant.ps().mode())), of_servers,
+                          rate.empty() ? "" : ", rate ", rate);
+    }
     case Variant::kAllReduce: {
-      std::string name = AlgorithmOf(variant);
-      if (!name.empty()) name[0] = absl::ascii_toupper(static_cast<unsigned char>(name[0]));
-      return absl::StrCat(name, " all-reduce");
+      const AllReduceSync& sync = variant.all_reduce();
+      const int channels = sync.channels();
+      return absl::StrCat(CollectiveLabel(sync.algorithm()),
+                          sync.algorithm() == AllReduceSync::PS_EXCHANGE ? of_servers : "",
+                          channels > 1 ? absl::StrCat(", ", channels, " channels") : "");
     }
     case Variant::kSharded:
     case Variant::kLocalSgd:
@@ -169,6 +197,27 @@ std::string LabelOf(const Variant& variant, int servers) {
   return variant.name();
 }
 
+uint64_t FirstSeed(const RunRecord& run) {
+  const Train& train = run.config.experiment().train();
+  return train.seeds_size() > 0 ? train.seeds(0) : run.config.seed();
+}
+
 int WarmupSteps(int steps) { return std::min(kWarmupStepsMax, steps / 10); }
+
+size_t CommonSteps(const RunRecord& run) {
+  size_t steps = run.workers.empty() ? 0 : run.workers[0].steps.size();
+  for (const MemberRecord& worker : run.workers) steps = std::min(steps, worker.steps.size());
+  return steps;
+}
+
+int64_t EndNs(const StepDone& step) { return step.start_ns() + step.compute_ns() + step.sync_ns(); }
+
+int64_t FirstStartNs(const RunRecord& run) {
+  int64_t start_ns = INT64_MAX;
+  for (const MemberRecord& worker : run.workers) {
+    if (!worker.steps.empty()) start_ns = std::min(start_ns, worker.steps[0].start_ns());
+  }
+  return start_ns;
+}
 
 }  // namespace lockstep

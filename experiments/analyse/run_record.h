@@ -5,6 +5,7 @@
 // Threads: any; the functions are pure apart from what the reader does.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -20,10 +21,10 @@ namespace lockstep {
 struct MemberRecord {
   std::string name;  // "worker 2"
   Started started;
-  TrafficCount set_up;
-  std::vector<StepDone> steps;   // workers; steps[i].step() == i + 1
+  SetUp set_up;
+  std::vector<StepDone> steps;   // workers, and servers that only sum; steps[i].step() == i + 1
   std::vector<Probed> probes;    // workers
-  std::vector<Applied> applied;  // servers
+  std::vector<Applied> applied;  // parameter servers
   std::optional<Ended> ended;    // absent: killed, or the file is cut
 };
 
@@ -45,15 +46,29 @@ using RecordReader =
 // Reads every declared member once, workers first.
 RunRecord MergeRun(const RunConfig& config, const RecordReader& read);
 
-// none, ps_sync, all_reduce; empty for a way that is not built yet.
+// none, ps_sync, ps_async, all_reduce; empty for a way that is not built yet.
 std::string ModeOf(const Variant& variant);
-// ring; empty for ways without an algorithm.
+// One step's update holds the gradients of all workers: replicas are promised equal, nobody runs
+// ahead, and speeds compare.
+bool IsSynchronous(const std::string& mode);
+// naive, ring, tree, ps_exchange; empty for ways without an algorithm.
 std::string AlgorithmOf(const Variant& variant);
-// "Ring all-reduce", "Parameter server, sync, 2 servers", "No synchronisation".
+// ps_async: "r/n" or "r", the learning rate that one worker's update is applied with; else empty.
+std::string RateOf(const Variant& variant);
+// "Ring all-reduce", "Parameter server, async, 2 servers, rate r/n", "No synchronisation".
 std::string LabelOf(const Variant& variant, int servers);
+
+// The first of the spec's seeds, whatever the order of the runs; the run's own where it lists none.
+uint64_t FirstSeed(const RunRecord& run);
 
 // Steps left out of every time, while caches and connections warm up: 5, and at most a tenth of the
 // run.
 int WarmupSteps(int steps);
+
+// Steps that every worker finished.
+size_t CommonSteps(const RunRecord& run);
+int64_t EndNs(const StepDone& step);
+// Of the earliest first step; INT64_MAX when there is none.
+int64_t FirstStartNs(const RunRecord& run);
 
 }  // namespace lockstep

@@ -6,17 +6,20 @@
 #include <cstdint>
 #include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "experiments/analyse/anatomy.h"
 #include "experiments/analyse/atomic_file.h"
 
 namespace lockstep {
 namespace {
 
 constexpr char kHeader[] =
-    "experiment,variant,mode,algorithm,workers,servers,global_batch_samples,block,seed,rank,step,"
-    "state,warmup,start_us,compute_us,sync_us,step_us,samples,loss,sent_bytes,received_bytes,"
-    "sent_messages,received_messages,parameters_hash\r\n";
+    "experiment,variant,mode,algorithm,rate,channels,workers,servers,global_batch_samples,"
+    "reduction_order,overlap,block,seed,rank,step,state,warmup,start_us,compute_us,sync_us,wait_us,"
+    "hidden_us,step_us,samples,loss,sent_bytes,received_bytes,sent_messages,received_messages,"
+    "parameters_hash\r\n";
 
 std::string Text(std::string_view text) {
   std::string cell(text);
@@ -40,7 +43,7 @@ std::string Number(double value) {
   return {buffer, end.ptr};
 }
 
-std::string Microseconds(int64_t ns) { return Number(static_cast<double>(ns) / 1e3); }
+std::string Microseconds(double ns) { return Number(ns / 1e3); }
 
 std::string HashAt(const MemberRecord& worker, int64_t step) {
   for (const Probed& probed : worker.probes) {
@@ -49,22 +52,23 @@ std::string HashAt(const MemberRecord& worker, int64_t step) {
   return "";
 }
 
-int64_t FirstStartNs(const RunRecord& run) {
-  int64_t start_ns = INT64_MAX;
-  for (const MemberRecord& worker : run.workers) {
-    if (!worker.steps.empty()) start_ns = std::min(start_ns, worker.steps[0].start_ns());
-  }
-  return start_ns;
+std::string Settings(const RunFile& file, const RunConfig& config) {
+  const Variant& variant = config.variant();
+  const Experiment& experiment = config.experiment();
+  return absl::StrJoin(
+      {Text(file.experiment().name()), Text(variant.name()), ModeOf(variant), AlgorithmOf(variant),
+       RateOf(variant),
+       variant.has_all_reduce() ? absl::StrCat(variant.all_reduce().channels()) : std::string(),
+       absl::StrCat(config.world_size()), absl::StrCat(config.servers()),
+       absl::StrCat(file.experiment().global_batch()),
+       absl::AsciiStrToLower(ReductionOrder_Name(experiment.reduction_order())),
+       absl::StrCat(experiment.overlap() ? 1 : 0), absl::StrCat(config.block()),
+       absl::StrCat(config.seed())},
+      ",");
 }
 
 void AppendRun(const RunFile& file, const RunRecord& run, std::string* csv) {
-  const RunConfig& config = run.config;
-  const std::string settings = absl::StrJoin(
-      {Text(file.experiment().name()), Text(config.variant().name()), ModeOf(config.variant()),
-       AlgorithmOf(config.variant()), absl::StrCat(config.world_size()),
-       absl::StrCat(config.servers()), absl::StrCat(file.experiment().global_batch()),
-       absl::StrCat(config.block()), absl::StrCat(config.seed())},
-      ",");
+  const std::string settings = Settings(file, run.config);
   // A run that was cut short is never called complete, whatever the file says.
   const std::string unfinished = file.state() == "complete" ? "failed" : file.state();
   const std::string state = run.complete ? "complete" : Text(unfinished);
@@ -75,9 +79,12 @@ void AppendRun(const RunFile& file, const RunRecord& run, std::string* csv) {
       const TrafficCount& traffic = step.traffic();
       absl::StrAppend(csv, settings, ",", rank, ",", step.step(), ",", state, ",",
                       step.step() <= WarmupSteps(run.steps()) ? 1 : 0, ",");
-      absl::StrAppend(csv, Microseconds(step.start_ns() - run_start_ns), ",",
-                      Microseconds(step.compute_ns()), ",", Microseconds(step.sync_ns()), ",",
-                      Microseconds(step.compute_ns() + step.sync_ns()), ",");
+      const auto index = static_cast<size_t>(step.step() - 1);
+      const StepParts parts = PartsOf(step, LastGradientOf(run, index, rank).end_ns);
+      absl::StrAppend(csv, Microseconds(static_cast<double>(step.start_ns() - run_start_ns)), ",",
+                      Microseconds(parts.compute), ",", Microseconds(parts.sync), ",");
+      absl::StrAppend(csv, Microseconds(parts.wait), ",", Microseconds(parts.hidden), ",",
+                      Microseconds(parts.compute + parts.sync), ",");
       absl::StrAppend(csv, step.samples(), ",", Number(step.loss()), ",", traffic.sent_bytes(), ",",
                       traffic.received_bytes(), ",");
       absl::StrAppend(csv, traffic.sent_messages(), ",", traffic.received_messages(), ",",

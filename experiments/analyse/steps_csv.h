@@ -1,9 +1,9 @@
 // steps_csv.h: steps.csv (RFC 4180, CRLF): a row a variant, block, seed, rank and step; settings
-// first, measurements after, units in the column names. Times are microseconds; start_us counts
-// from the run's first step. An empty cell: nothing measured it, or the loss is not finite.
-// `state` is complete for rows of complete runs, else the run file's state (aborted, failed).
-// Text that a spreadsheet would take for a formula (leading = + - @) gets a leading apostrophe.
-// Errors: of the file, as errno. Threads: any.
+// first, measurements after, units in the column names. wait_us and hidden_us: anatomy.h. Times are
+// microseconds; start_us counts from the run's first step. An empty cell: nothing measured it, or
+// the loss is not finite. `state` is complete for rows of complete runs, else the run file's state
+// (aborted, failed). Text that a spreadsheet would take for a formula (leading = + - @) gets a
+// leading apostrophe. Errors: of the file, as errno. Threads: any.
 #pragma once
 
 #include <string>

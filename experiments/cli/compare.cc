@@ -3,13 +3,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <functional>
-#include <map>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/abort.h"
@@ -20,7 +17,9 @@
 #include "experiments/analyse/run_json.h"
 #include "experiments/analyse/terminal.h"
 #include "experiments/analyse/verdict.h"
+#include "experiments/cli/dry_run.h"
 #include "experiments/cli/host.h"
+#include "experiments/cli/listen.h"
 #include "experiments/cli/out_dir.h"
 #include "experiments/cli/progress.h"
 #include "experiments/cli/results.h"
@@ -35,26 +34,6 @@ void Complain(const absl::Status& status) {
   absl::FPrintF(stderr, "lockstep compare: %s\n", absl::StrCat(status.message()));
 }
 
-// Leaves the named variants; an unknown name lists the known ones.
-absl::Status KeepOnly(const std::vector<std::string>& only, Experiment* experiment) {
-  if (only.empty()) return absl::OkStatus();
-  std::set<std::string> wanted(only.begin(), only.end());
-  std::vector<std::string> known;
-  Experiment kept = *experiment;
-  kept.clear_variant();
-  for (const Variant& variant : experiment->variant()) {
-    known.push_back(variant.name());
-    if (wanted.erase(variant.name()) > 0) *kept.add_variant() = variant;
-  }
-  if (!wanted.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("--only ", *wanted.begin(),
-                                                   ": the spec has no such variant; it has ",
-                                                   absl::StrJoin(known, ", ")));
-  }
-  *experiment = std::move(kept);
-  return absl::OkStatus();
-}
-
 absl::StatusOr<LoadedSpec> Load(const CompareArguments& arguments) {
   if (!arguments.spec.has_value()) {
     absl::FPrintF(stderr, "lockstep: no spec given: %s\n", kQuickstart);
@@ -65,7 +44,6 @@ absl::StatusOr<LoadedSpec> Load(const CompareArguments& arguments) {
   for (const SpecError& note : loaded.notes) {
     absl::FPrintF(stderr, "lockstep: note: %s\n", note.ToString());
   }
-  RETURN_IF_ERROR(KeepOnly(arguments.only, &loaded.experiment));
   return loaded;
 }
 
@@ -73,19 +51,25 @@ std::string UtcNow() {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
 }
 
+// Where the comparison happens.
+struct Place {
+  std::string dir;
+  Endpoint listen;
+};
+
 // Runs everything that is planned, in order, until one run does not end well.
 class Comparison {
  public:
-  Comparison(const CompareArguments& arguments, const Experiment& experiment, std::string dir,
+  Comparison(const CompareArguments& arguments, const Experiment& experiment, const Place& place,
              const Clock& clock, const Abort& abort)
       : experiment_(experiment),
-        dir_(std::move(dir)),
         plan_(PlanRuns(experiment)),
         clock_(clock),
         abort_(abort),
         program_dir_(arguments.program_dir),
-        progress_(arguments.plain, static_cast<int>(plan_.size()), clock),
-        results_(dir_, experiment) {}
+        listen_(place.listen),
+        results_(place.dir, experiment),
+        progress_(stderr, arguments.plain, Kinds(), clock) {}
 
   absl::Status Execute(HostWatch* host) {
     for (const RunConfig& config : plan_) {
@@ -100,11 +84,18 @@ class Comparison {
   const std::string& last_logs() const { return last_logs_; }
 
  private:
+  std::vector<std::string> Kinds() const {
+    std::vector<std::string> kinds;
+    kinds.reserve(plan_.size());
+    for (const RunConfig& config : plan_) kinds.push_back(results_.IdOf(config));
+    return kinds;
+  }
+
   absl::Status ExecuteOne(const RunConfig& config) {
-    const RunOptions options{.program_dir = program_dir_, .run_dir = RunDir(dir_, config)};
+    const RunOptions options{
+        .program_dir = program_dir_, .listen = listen_, .run_dir = results_.RunDir(config)};
     last_logs_ = absl::StrCat(options.run_dir, "/logs");
-    progress_.BeginRun(config.block() + 1, experiment_.blocks(), config.variant().name(),
-                       experiment_.train().steps());
+    progress_.BeginRun(config.block() + 1, experiment_.blocks(), experiment_.train().steps());
     const RunOutcome outcome = ExecuteRun(
         config, options, clock_, abort_,
         [&](const RunProgress& progress) { progress_.Update(progress.running, progress.step); },
@@ -114,13 +105,13 @@ class Comparison {
   }
 
   const Experiment& experiment_;
-  const std::string dir_;
   const std::vector<RunConfig> plan_;
   const Clock& clock_;
   const Abort& abort_;
   const std::string program_dir_;
-  Progress progress_;
+  const Endpoint listen_;
   Results results_;
+  Progress progress_;
   std::string last_logs_;
 };
 
@@ -131,9 +122,22 @@ int ExitCodeOf(const absl::Status& outcome, int signal, const RunFile& run) {
   return PromiseBroken(run.verdict()) ? kExitPromiseBroken : kExitOk;
 }
 
+absl::StatusOr<int> SayWhatWouldHappen(const CompareArguments& arguments, const LoadedSpec& loaded,
+                                       const Endpoint& listen) {
+  RETURN_IF_ERROR(CheckOutDir(arguments.out));
+  ASSIGN_OR_RETURN(const std::string plan,
+                   DescribePlan(loaded.experiment,
+                                {.out = arguments.out, .listen = listen, .cores = UsableCores()}));
+  absl::PrintF("%s", plan);
+  return kExitOk;
+}
+
 absl::StatusOr<int> Run(const CompareArguments& arguments, const LoadedSpec& loaded) {
   Abort abort;
   const SignalWatch signals(&abort);
+  ASSIGN_OR_RETURN(const Endpoint listen, ParseListen(arguments.listen));
+  RETURN_IF_ERROR(CheckListen(listen));
+  if (arguments.dry_run) return SayWhatWouldHappen(arguments, loaded, listen);
   const MonotonicClock clock;
   const int64_t start_ns = clock.NowNs();
   const std::string started_at = UtcNow();
@@ -147,7 +151,7 @@ absl::StatusOr<int> Run(const CompareArguments& arguments, const LoadedSpec& loa
         size.processes_max, UsableCores());
   }
   HostWatch host;
-  Comparison comparison(arguments, loaded.experiment, dir, clock, abort);
+  Comparison comparison(arguments, loaded.experiment, {.dir = dir, .listen = listen}, clock, abort);
   const absl::Status outcome = comparison.Execute(&host);
   RunContext context{.command = arguments.command, .started_at = started_at, .outcome = outcome};
   context.duration_s =

@@ -1,7 +1,6 @@
 // compare.h: `lockstep compare`: from a spec to verdict, table, report and files.
-// Every error before the first run is InvalidArgument or the like and leaves nothing behind; after
-// that there always is a readable result: state complete, aborted (Ctrl-C) or failed (a member was
-// lost).
+// Every error before the first run leaves nothing behind; after that there always is a readable
+// result: state complete, aborted (Ctrl-C) or failed (a member was lost).
 #pragma once
 
 #include <optional>
@@ -15,8 +14,9 @@ namespace lockstep {
 struct CompareArguments {
   std::optional<std::string> spec;  // name or path; absent: quickstart
   SpecOptions options;
-  std::vector<std::string> only;  // variant names; empty: all
-  std::string out;                // folder; empty: runs/<time>-<name>
+  std::string out;                   // folder; empty: runs/<time>-<name>
+  std::string listen = "127.0.0.1";  // HOST[:PORT] of coordinator and members; no port: any free
+  bool dry_run = false;              // say what would be done, and do nothing
   bool plain = false;
   bool json = false;        // run.json on standard output instead of the table
   std::string command;      // as the user typed it, for the record

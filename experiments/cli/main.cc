@@ -23,12 +23,15 @@ constexpr char kCompareHelp[] =
     "Trains every variant of a spec with the same worker, seed, data order and optimizer, and "
     "compares them.\n"
     "Without SPEC the quickstart: a small MLP on the bundled digits, 4 workers, under no "
-    "synchronisation, a\n"
-    "synchronous parameter server and a ring all-reduce.\n";
+    "synchronisation,\n"
+    "parameter servers (synchronous and asynchronous) and all-reduce (naive, ring, tree, and the "
+    "servers'\n"
+    "exchange as a schedule).\n";
 constexpr char kCompareExamples[] =
     "Examples:\n"
     "  ./lockstep compare\n"
     "  ./lockstep compare quickstart --blocks 5 --set workers=3 --set train.global_batch=96\n"
+    "  ./lockstep compare --dry-run --set 'workers=[2, 4]'\n"
     "  ./lockstep compare my.textproto --only ring --out results/ring --json\n"
     "Exit codes: 0 success, 1 a promise was broken, 2 bad usage or spec, 3 a member was lost or "
     "timed out,\n"
@@ -62,10 +65,15 @@ void AddCompare(CLI::App* app, CompareArguments* arguments) {
   compare->add_option("--blocks", arguments->options.blocks, "how often every variant runs");
   compare->add_flag("--quick", arguments->options.quick,
                     "one block, at most 20 steps: is everything in order?");
-  compare->add_option("--only", arguments->only, "run this variant alone (may be repeated)")
+  compare->add_option("--only", arguments->options.only, "run this variant alone (may be repeated)")
       ->allow_extra_args(false);
   compare->add_option("--out", arguments->out,
                       "folder for the results (default runs/<time>-<name>)");
+  compare->add_option("--listen", arguments->listen,
+                      "HOST[:PORT] of this machine that coordinator and members listen on (default "
+                      "127.0.0.1, free ports)");
+  compare->add_flag("--dry-run", arguments->dry_run,
+                    "print processes, ports, bytes and a range of time; start and write nothing");
   compare->add_flag("--plain", arguments->plain, "plain progress lines, also on a terminal");
   compare->add_flag("--json", arguments->json, "print run.json instead of the table");
 }

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -18,59 +18,65 @@ constexpr int64_t kRedrawPauseNs = kNsPerSecond / 5;
 
 }  // namespace
 
-Progress::Progress(bool plain, int runs, const Clock& clock)
-    : in_place_(!plain && isatty(STDERR_FILENO) != 0),
-      runs_(runs),
+Progress::Progress(std::FILE* out, bool plain, std::vector<std::string> plan, const Clock& clock)
+    : out_(out),
+      in_place_(!plain && isatty(fileno(out)) != 0),
+      plan_(std::move(plan)),
       clock_(clock),
-      start_ns_(clock.NowNs()),
+      remaining_(plan_),
       last_line_ns_(clock.NowNs()) {}
 
 Progress::~Progress() { Clear(); }
 
-void Progress::BeginRun(int block, int blocks, const std::string& variant, int64_t steps) {
+void Progress::BeginRun(int block, int blocks, int64_t steps) {
+  ++run_;
   block_ = block;
   blocks_ = blocks;
-  variant_ = variant;
   steps_ = steps;
+  remaining_.BeginRun(clock_.NowNs());
+  Draw(/*running=*/false, /*step=*/0);
 }
 
 void Progress::Update(bool running, int64_t step) {
-  const int64_t now_ns = clock_.NowNs();
-  if (now_ns - last_line_ns_ < (in_place_ ? kRedrawPauseNs : kPlainPauseNs)) return;
-  last_line_ns_ = now_ns;
+  if (clock_.NowNs() - last_line_ns_ < (in_place_ ? kRedrawPauseNs : kPlainPauseNs)) return;
+  Draw(running, step);
+}
+
+void Progress::Draw(bool running, int64_t step) {
+  last_line_ns_ = clock_.NowNs();
+  const double share =
+      static_cast<double>(step) / static_cast<double>(std::max<int64_t>(1, steps_));
+  const std::optional<double> left_s = remaining_.SecondsLeft(last_line_ns_, share);
+  const std::string& kind = plan_[run_ - 1];
   if (!in_place_) {
-    absl::FPrintF(stderr, "block=%d/%d variant=%s step=%d/%d eta_s=%s\n", block_, blocks_, variant_,
-                  step, steps_, EtaText(step));
+    absl::FPrintF(out_, "run=%d/%d block=%d/%d variant=%s step=%d/%d eta_s=%s\n", run_,
+                  plan_.size(), block_, blocks_, kind, step, steps_,
+                  left_s ? absl::StrCat(static_cast<int64_t>(std::ceil(*left_s))) : "?");
     return;
   }
   const std::string what = running ? absl::StrFormat("step %d/%d", step, steps_) : "starting";
-  const std::string line = absl::StrFormat("block %d/%d  %s  %s  %s s left", block_, blocks_,
-                                           variant_, what, EtaText(step));
-  absl::FPrintF(stderr, "\r\033[K%.78s", line);
-  std::fflush(stderr);
+  const std::string line =
+      absl::StrFormat("run %d/%d  block %d/%d  %s  %s%s", run_, plan_.size(), block_, blocks_, kind,
+                      what, left_s ? absl::StrCat("  ", AboutLeft(*left_s)) : "");
+  constexpr char kClearLine[] = "\r\033[K";
+  absl::FPrintF(out_, "%s%.78s", kClearLine, line);
+  std::fflush(out_);
 }
 
 void Progress::EndRun() {
-  ++finished_;
+  remaining_.EndRun(clock_.NowNs());
   Clear();
 }
 
 void Progress::Say(const std::string& line) {
   Clear();
-  absl::FPrintF(stderr, "%s\n", line);
-}
-
-std::string Progress::EtaText(int64_t step) const {
-  const double done =
-      finished_ + static_cast<double>(step) / static_cast<double>(std::max<int64_t>(1, steps_));
-  if (done <= 0) return "?";
-  const double elapsed_s =
-      static_cast<double>(clock_.NowNs() - start_ns_) / static_cast<double>(kNsPerSecond);
-  return absl::StrCat(static_cast<int64_t>(std::ceil(elapsed_s * (runs_ - done) / done)));
+  absl::FPrintF(out_, "%s\n", line);
 }
 
 void Progress::Clear() {
-  if (in_place_) absl::FPrintF(stderr, "\r\033[K");
+  if (!in_place_) return;
+  absl::FPrintF(out_, "\r\033[K");
+  std::fflush(out_);
 }
 
 }  // namespace lockstep

@@ -2,17 +2,21 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/member/member.h"
 #include "base/member/record_writer.h"
 #include "base/status.h"
 #include "experiments/analyse/aggregate.h"
 #include "experiments/analyse/atomic_file.h"
+#include "experiments/analyse/learning.h"
 #include "experiments/analyse/run_json.h"
 #include "experiments/analyse/steps_csv.h"
+#include "experiments/analyse/trace.h"
 #include "experiments/analyse/verdict.h"
 #include "experiments/cli/describe.h"
 #include "experiments/report/report.h"
@@ -20,11 +24,6 @@
 
 namespace lockstep {
 namespace {
-
-std::string RecordFile(const std::string& dir, const RunConfig& config, const std::string& role,
-                       int index) {
-  return RecordPath(absl::StrCat(RunDir(dir, config), "/records"), role, index);
-}
 
 // True when every probe shows the same hash everywhere: the distance is then 0 without any copy.
 bool Identical(const RunRecord& run) {
@@ -38,16 +37,6 @@ bool Identical(const RunRecord& run) {
   return true;
 }
 
-absl::Status RemoveSnapshots(const std::string& dir, const RunConfig& config) {
-  for (int rank = 0; rank < config.world_size(); ++rank) {
-    const std::string path = absl::StrCat(RecordFile(dir, config, "worker", rank), ".params");
-    std::error_code error;
-    std::filesystem::remove(path, error);
-    if (error) return ErrnoStatus(error.value(), absl::StrCat("cannot remove ", path));
-  }
-  return absl::OkStatus();
-}
-
 // The step a member was in, by its own record: more exact than its last sign of life.
 int64_t StepInRecord(const RunRecord& record, const MemberId& member) {
   const auto& members = member.role == WORKER ? record.workers : record.servers;
@@ -59,14 +48,32 @@ int64_t StepInRecord(const RunRecord& record, const MemberId& member) {
 
 }  // namespace
 
-std::string RunDir(const std::string& dir, const RunConfig& config) {
-  return absl::StrCat(dir, "/blocks/", config.block() + 1, "-", config.variant().name(), "-seed-",
+std::string Results::IdOf(const RunConfig& config) const {
+  return RunId(experiment_, config.variant(), config.world_size());
+}
+
+std::string Results::RunDir(const RunConfig& config) const {
+  return absl::StrCat(dir_, "/blocks/", config.block() + 1, "-", IdOf(config), "-seed-",
                       config.seed());
+}
+
+std::string Results::RecordFile(const RunConfig& config, const std::string& role, int index) const {
+  return RecordPath(absl::StrCat(RunDir(config), "/records"), role, index);
+}
+
+absl::Status Results::RemoveSnapshots(const RunConfig& config) const {
+  for (int rank = 0; rank < config.world_size(); ++rank) {
+    const std::string path = absl::StrCat(RecordFile(config, "worker", rank), ".params");
+    std::error_code error;
+    std::filesystem::remove(path, error);
+    if (error) return ErrnoStatus(error.value(), absl::StrCat("cannot remove ", path));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Results::Add(const RunConfig& config, const RunOutcome& ended) {
   RunRecord record = MergeRun(config, [&](const std::string& role, int index) {
-    return ReadRecords(RecordFile(dir_, config, role, index));
+    return ReadRecords(RecordFile(config, role, index));
   });
   RunOutcome outcome = ended;
   if (outcome.status.ok() && !record.complete) {
@@ -75,12 +82,10 @@ absl::Status Results::Add(const RunConfig& config, const RunOutcome& ended) {
                      record.problems.empty() ? "no reason known" : record.problems.front()));
   }
   AddFailures(config, outcome, record);
-  const bool differed_before = std::any_of(runs_.begin(), runs_.end(), [&](const RunRecord& run) {
-    return run.config.variant().name() == config.variant().name() && !Identical(run);
-  });
-  // Only the first run of a variant whose replicas differ is measured for distance.
-  if (!experiment_.probe().keep_snapshots() && (Identical(record) || differed_before)) {
-    const absl::Status removed = RemoveSnapshots(dir_, config);
+  // Only the first run of a kind whose replicas differ is measured for distance.
+  const bool measured = !Identical(record) && differed_.insert(IdOf(config)).second;
+  if (!experiment_.probe().keep_snapshots() && !measured) {
+    const absl::Status removed = RemoveSnapshots(config);
     if (!removed.ok()) record.problems.emplace_back(removed.message());
   }
   runs_.push_back(std::move(record));
@@ -91,7 +96,7 @@ void Results::AddFailures(const RunConfig& config, const RunOutcome& outcome,
                           const RunRecord& record) {
   if (outcome.status.ok() || outcome.status.code() == absl::StatusCode::kCancelled) return;
   FailureInfo info;
-  info.set_variant(config.variant().name());
+  info.set_variant(IdOf(config));
   info.set_block(config.block() + 1);
   for (const Failure& failure : outcome.failures) {
     const int64_t step = std::max(failure.step, StepInRecord(record, failure.member));
@@ -111,11 +116,13 @@ void Results::AddFailures(const RunConfig& config, const RunOutcome& outcome,
 absl::StatusOr<RunFile> Results::Write(const RunContext& context) {
   RunFile file = Describe(context);
   RETURN_IF_ERROR(AddVariants(&file));
+  CompareLearning(runs_, &file);
   *file.mutable_verdict() = Decide(file);
   RETURN_IF_ERROR(
       WriteFileAtomically(absl::StrCat(dir_, "/experiment.textproto"), CanonicalText(experiment_)));
   RETURN_IF_ERROR(WriteRunJson(absl::StrCat(dir_, "/run.json"), file));
   RETURN_IF_ERROR(WriteStepsCsv(absl::StrCat(dir_, "/steps.csv"), file, runs_));
+  RETURN_IF_ERROR(WriteTrace(absl::StrCat(dir_, "/trace.json"), runs_));
   RETURN_IF_ERROR(WriteReport(absl::StrCat(dir_, "/report.html"), file));
   RETURN_IF_ERROR(DropSnapshots());
   return file;
@@ -123,22 +130,24 @@ absl::StatusOr<RunFile> Results::Write(const RunContext& context) {
 
 absl::Status Results::DropSnapshots() const {
   if (experiment_.probe().keep_snapshots()) return absl::OkStatus();
-  for (const RunRecord& run : runs_) RETURN_IF_ERROR(RemoveSnapshots(dir_, run.config));
+  for (const RunRecord& run : runs_) RETURN_IF_ERROR(RemoveSnapshots(run.config));
   return absl::OkStatus();
 }
 
 absl::Status Results::AddVariants(RunFile* file) const {
   const SnapshotReader snapshots = [&](const RunRecord& run, int rank, const Probed& probed) {
-    return ReadSnapshot(absl::StrCat(RecordFile(dir_, run.config, "worker", rank), ".params"),
-                        probed);
+    return ReadSnapshot(absl::StrCat(RecordFile(run.config, "worker", rank), ".params"), probed);
   };
   for (const Variant& variant : experiment_.variant()) {
-    std::vector<RunRecord> own;
-    for (const RunRecord& run : runs_) {
-      if (run.config.variant().name() == variant.name()) own.push_back(run);
+    for (const int workers : experiment_.workers()) {
+      const std::string id = RunId(experiment_, variant, workers);
+      std::vector<RunRecord> own;
+      std::copy_if(runs_.begin(), runs_.end(), std::back_inserter(own),
+                   [&](const RunRecord& run) { return IdOf(run.config) == id; });
+      if (own.empty()) continue;
+      ASSIGN_OR_RETURN(*file->add_runs(), Aggregate(own, snapshots));
+      file->mutable_runs()->rbegin()->set_id(id);
     }
-    if (own.empty()) continue;
-    ASSIGN_OR_RETURN(*file->add_runs(), Aggregate(own, snapshots));
   }
   return absl::OkStatus();
 }
@@ -159,15 +168,19 @@ RunFile Results::Describe(const RunContext& context) const {
   }
   const auto complete =
       std::count_if(runs_.begin(), runs_.end(), [](const RunRecord& run) { return run.complete; });
-  const int runs_per_block = experiment_.variant_size() * experiment_.train().seeds_size();
+  const int runs_per_block =
+      experiment_.variant_size() * experiment_.workers_size() * experiment_.train().seeds_size();
   info->set_blocks(static_cast<int>(complete) / runs_per_block);
   info->set_steps(experiment_.train().steps());
   info->set_warmup_steps(WarmupSteps(experiment_.train().steps()));
   info->set_time_base("wall");
   info->set_global_batch(experiment_.train().global_batch(0));
-  info->set_workers(experiment_.workers(0));
+  info->set_workers(*std::max_element(experiment_.workers().begin(), experiment_.workers().end()));
   info->set_reduce_op(experiment_.reduce_op() == MEAN ? "mean" : "sum");
-  info->set_reduction_order("engine");
+  info->set_reduction_order(
+      absl::AsciiStrToLower(ReductionOrder_Name(experiment_.reduction_order())));
+  info->set_overlap(experiment_.overlap());
+  info->set_bucket_cap_mb(experiment_.bucket_cap_mb(0));
   info->set_started_at(context.started_at);
   info->set_duration_s(context.duration_s);
   *file.mutable_host() = context.host;
@@ -176,7 +189,7 @@ RunFile Results::Describe(const RunContext& context) const {
   ModelInfo* model = file.mutable_model();
   model->set_description(DescribeModel(experiment_.model()));
   model->set_parameters(static_cast<double>(size.parameters));
-  model->set_dtype("f32");
+  model->set_dtype(absl::AsciiStrToLower(DtypeSpec_Name(experiment_.wire_dtype(0))));
   model->set_gradient_bytes(static_cast<double>(size.gradient_bytes));
   model->set_optimizer(DescribeOptimizer(experiment_.train().optimizer()));
   model->set_data("UCI optical handwritten digits, 1,797 images of 8x8");

@@ -64,12 +64,13 @@ class Run {
     }
     const MembershipConfig membership{
         .run = config_, .limits = limits_, .build = BuildId(), .token = RandomToken()};
-    ASSIGN_OR_RETURN(coordinator_, CoordinatorServer::Listen(options_.host, membership, clock_));
+    ASSIGN_OR_RETURN(coordinator_, CoordinatorServer::Listen(options_.listen, membership, clock_));
     for (int index = 0; index < config_.servers(); ++index) {
-      RETURN_IF_ERROR(Spawn({SERVER, index}, "ps_server", "--index", membership.token));
+      RETURN_IF_ERROR(Spawn({SERVER, index}, ServerCommand(index), membership.token));
     }
     for (int rank = 0; rank < config_.world_size(); ++rank) {
-      RETURN_IF_ERROR(Spawn({WORKER, rank}, "worker", "--rank", membership.token));
+      RETURN_IF_ERROR(
+          Spawn({WORKER, rank}, {"worker", "--rank", absl::StrCat(rank)}, membership.token));
     }
     return absl::OkStatus();
   }
@@ -125,15 +126,18 @@ class Run {
                         member.index, ".log");
   }
 
-  absl::Status Spawn(const MemberId& member, const std::string& program,
-                     const std::string& index_flag, const std::string& token) {
-    std::vector<std::string> command = {absl::StrCat(options_.program_dir, "/", program),
-                                        "--coordinator",
-                                        coordinator_->endpoint(),
-                                        index_flag,
-                                        absl::StrCat(member.index),
-                                        "--listen",
-                                        options_.host};
+  // A parameter server, or a rank of the collective that only sums.
+  std::vector<std::string> ServerCommand(int index) const {
+    if (config_.variant().has_ps()) return {"ps_server", "--index", absl::StrCat(index)};
+    return {"worker", "--role", "server", "--rank", absl::StrCat(index)};
+  }
+
+  // `command`: the program's name and how it knows which member it is.
+  absl::Status Spawn(const MemberId& member, std::vector<std::string> command,
+                     const std::string& token) {
+    command[0] = absl::StrCat(options_.program_dir, "/", command[0]);
+    command.insert(command.end(),
+                   {"--coordinator", coordinator_->endpoint(), "--listen", options_.listen.host});
     coordinator_->Tick();  // those who have joined already must hear from us
     return processes_.Spawn(member, command, {absl::StrCat("LOCKSTEP_TOKEN=", token)},
                             LogPath(member));

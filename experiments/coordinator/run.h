@@ -10,15 +10,16 @@
 #include "absl/status/status.h"
 #include "base/abort.h"
 #include "base/clock.h"
+#include "base/socket.h"
 #include "experiments/coordinator/membership.h"
 #include "proto/coordinator.pb.h"
 
 namespace lockstep {
 
 struct RunOptions {
-  std::string program_dir;  // holds `worker` and `ps_server`
-  std::string host = "127.0.0.1";
-  std::string run_dir;  // records/ and logs/ are made here
+  std::string program_dir;             // holds `worker` and `ps_server`
+  Endpoint listen = {"127.0.0.1", 0};  // of the coordinator; members take its host, and free ports
+  std::string run_dir;                 // records/ and logs/ are made here
 };
 
 struct RunProgress {

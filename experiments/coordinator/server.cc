@@ -29,18 +29,20 @@ class GrpcCoordinator final : public CoordinatorServer, public lockstep::Coordin
     server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(stop_grace_ms_));
   }
 
-  absl::Status Serve(const std::string& host) {
+  absl::Status Serve(const Endpoint& endpoint) {
     int port = 0;
     grpc::ServerBuilder builder;
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    builder.AddListeningPort(Endpoint{host, 0}.ToString(), grpc::InsecureServerCredentials(),
-                             &port);
+    builder.AddListeningPort(endpoint.ToString(), grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port == 0) {
-      return absl::FailedPreconditionError(absl::StrCat("coordinator: cannot listen on ", host));
+      // gRPC does not say why; binding it ourselves does.
+      RETURN_IF_ERROR(Annotate(::lockstep::Listen(endpoint).status(), "coordinator"));
+      return absl::FailedPreconditionError(
+          absl::StrCat("coordinator: cannot listen on ", endpoint.ToString()));
     }
-    endpoint_ = Endpoint{host, static_cast<uint16_t>(port)}.ToString();
+    endpoint_ = Endpoint{endpoint.host, static_cast<uint16_t>(port)}.ToString();
     return absl::OkStatus();
   }
 
@@ -141,9 +143,9 @@ class GrpcCoordinator final : public CoordinatorServer, public lockstep::Coordin
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Listen(
-    const std::string& host, const MembershipConfig& config, const Clock& clock) {
+    const Endpoint& endpoint, const MembershipConfig& config, const Clock& clock) {
   auto coordinator = std::make_unique<GrpcCoordinator>(config, clock);
-  RETURN_IF_ERROR(coordinator->Serve(host));
+  RETURN_IF_ERROR(coordinator->Serve(endpoint));
   return coordinator;
 }
 

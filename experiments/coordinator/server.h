@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/socket.h"
 #include "experiments/coordinator/membership.h"
 
 namespace lockstep {
@@ -15,8 +16,8 @@ namespace lockstep {
 class CoordinatorServer {
  public:
   virtual ~CoordinatorServer() = default;
-  // Listens on host:0. `clock` must outlive it.
-  static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Listen(const std::string& host,
+  // Port 0: the system chooses. `clock` must outlive it. Errors: as base/socket.h's Listen.
+  static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Listen(const Endpoint& endpoint,
                                                                    const MembershipConfig& config,
                                                                    const Clock& clock);
   virtual std::string endpoint() const = 0;

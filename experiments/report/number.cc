@@ -42,6 +42,29 @@ std::string FormatValue(double value) { return Rounded(value, kDigits); }
 
 std::string FormatMilliseconds(double microseconds) { return FormatValue(microseconds / 1e3); }
 
+std::vector<std::string> FormatStackMilliseconds(const std::vector<double>& parts_us) {
+  double whole = 0;
+  for (const double part : parts_us) whole += part / 1e3;
+  // As many digits behind the point as FormatValue gives the whole.
+  const std::string whole_text = FormatValue(whole);
+  const size_t point = whole_text.find('.');
+  const size_t digits = point == std::string::npos ? 0 : whole_text.size() - point - 1;
+  const double unit = std::pow(10, static_cast<double>(digits));
+  const auto text = [&](double value) {
+    if (digits == 0 || !std::isfinite(value)) return FormatCount(value);
+    return absl::StrFormat("%.*f", static_cast<int>(digits), value);
+  };
+  std::vector<std::string> texts;
+  double end = 0;  // of the parts so far; differences of rounded ends add up, rounded parts don't
+  for (const double part : parts_us) {
+    const double begin = end;
+    end += part / 1e3;
+    texts.push_back(text((std::round(end * unit) - std::round(begin * unit)) / unit));
+  }
+  texts.push_back(text(std::round(whole * unit) / unit));
+  return texts;
+}
+
 std::string FormatBytes(double bytes) {
   if (!std::isfinite(bytes)) return kNotMeasured;
   if (std::abs(bytes) < 999.5) return absl::StrCat(FormatCount(bytes), kUnitGap, "B");

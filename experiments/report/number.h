@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -17,6 +18,9 @@ std::string FormatCount(double value);
 std::string FormatValue(double value);
 // 432000 -> "432".
 std::string FormatMilliseconds(double microseconds);
+// Parts of a whole, which comes last: rounded to the whole's digits so that what is printed adds up
+// exactly: {5880, 2114.6, 1215.4} -> {"5.88", "2.11", "1.22", "9.21"}.
+std::vector<std::string> FormatStackMilliseconds(const std::vector<double>& parts_us);
 // 510012 -> "0.510 MB"; below 1,000 -> "340 B".
 std::string FormatBytes(double bytes);
 // Two significant digits: 0.0213 -> "2.1 %".

@@ -3,7 +3,9 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
@@ -56,9 +58,32 @@ absl::StatusOr<std::string> RunFileJson(const RunFile& run) {
   return json;
 }
 
+// In the reader's order: what came out, where the time goes, what the links carry, whether the
+// replicas agree, whether it learns.
+std::string SectionsHtml(const PageView& view, const FileNames& files) {
+  std::string out;
+  for (const std::string& section :
+       {TableHtml(view), ThroughputHtml(view), BytesHtml(view), AnatomyHtml(view),
+        PredictionHtml(view), ReplicasHtml(view), SameBitsHtml(view), StalenessHtml(view),
+        LossHtml(view), MethodHtml(view), FilesHtml(files)}) {
+    out += section;
+  }
+  return out;
+}
+
+FileNames FilesBeside(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  FileNames names;
+  for (const std::string& name : RunFileNames()) {
+    std::error_code error;  // what can't be seen is not offered
+    if (std::filesystem::is_regular_file(folder / name, error)) names.push_back(name);
+  }
+  return names;
+}
+
 }  // namespace
 
-absl::StatusOr<std::string> RenderReport(const RunFile& run) {
+absl::StatusOr<std::string> RenderReport(const RunFile& run, const FileNames& files) {
   RETURN_IF_ERROR(CheckRunFile(run));
   ASSIGN_OR_RETURN(const std::string json, RunFileJson(run));
   const PageView view = MakeView(run);
@@ -66,11 +91,7 @@ absl::StatusOr<std::string> RenderReport(const RunFile& run) {
   ASSIGN_OR_RETURN(std::string html, FillSlots(page, {{"TITLE", Escape(Headline(run))},
                                                       {"ID", Escape(run.experiment().id())},
                                                       {"HEAD", HeadHtml(view)},
-                                                      {"TABLE", TableHtml(view)},
-                                                      {"CHART", ChartHtml(view)},
-                                                      {"BYTES", BytesHtml(view)},
-                                                      {"REPLICAS", ReplicasHtml(view)},
-                                                      {"METHOD", MethodHtml(view)},
+                                                      {"SECTIONS", SectionsHtml(view, files)},
                                                       {"DATA", JsonForScript(json)}}));
   if (html.size() > kReportBytesMax) {
     return absl::ResourceExhaustedError(
@@ -82,7 +103,7 @@ absl::StatusOr<std::string> RenderReport(const RunFile& run) {
 }
 
 absl::Status WriteReport(const std::string& path, const RunFile& run) {
-  ASSIGN_OR_RETURN(const std::string html, RenderReport(run));
+  ASSIGN_OR_RETURN(const std::string html, RenderReport(run, FilesBeside(path)));
   return Annotate(WriteFileAtomically(path, html), "report");
 }
 

@@ -1,8 +1,11 @@
 #include "experiments/report/series.h"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -22,46 +25,78 @@ constexpr std::array<const char*, kStyles> kMarkers = {
 };
 constexpr const char* kControlMarker = "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z";
 
-size_t Preferred(const VariantResult& result) {
-  if (result.mode() == "ps_sync") return result.servers() > 1 ? 3 : 1;
+size_t KindOf(const VariantResult& result) {
+  // The server's exchange is one kind, whether gRPC or the collectives' executor carries it.
+  if (result.mode() == "ps_sync" || result.algorithm() == "ps_exchange") {
+    return result.servers() > 1 ? 3 : 1;
+  }
   if (result.mode().rfind("ps", 0) == 0) return 2;
   if (result.algorithm().find("tree") != std::string::npos) return 4;
   if (result.algorithm() == "naive") return 5;
   return 0;
 }
 
+// Hands out looks, each once: solid ones of the six styles, hollow ones of any colour and shape.
+class Looks {
+ public:
+  Series TakeOwn(size_t kind) {
+    if (const auto solid = TakeSolid(kind)) return *solid;
+    if (const auto hollow = TakeHollow(kind, kind)) return *hollow;
+    return {};
+  }
+  // The kind's own looks are gone: another style as it is, then other shapes of its colour.
+  Series TakeAny(size_t kind) {
+    for (size_t i = 0; i < kStyles; ++i) {
+      if (const auto solid = TakeSolid(i)) return *solid;
+    }
+    for (size_t i = 0; i < kStyles * kStyles; ++i) {
+      const size_t color = (kind + i / kStyles) % kStyles;
+      if (const auto hollow = TakeHollow(color, (color + i) % kStyles)) return *hollow;
+    }
+    return Hollow(kind, kind);  // more variants than looks
+  }
+
+ private:
+  static Series Hollow(size_t color, size_t shape) {
+    return {absl::StrCat("s", color, " alt"), kMarkers[shape]};
+  }
+  std::optional<Series> TakeSolid(size_t kind) {
+    if (!taken_.insert({kind, kStyles}).second) return std::nullopt;
+    return Series{absl::StrCat("s", kind), kMarkers[kind]};
+  }
+  std::optional<Series> TakeHollow(size_t color, size_t shape) {
+    if (!taken_.insert({color, shape}).second) return std::nullopt;
+    return Hollow(color, shape);
+  }
+
+  std::set<std::pair<size_t, size_t>> taken_;  // colour and hollow shape; kStyles: solid
+};
+
+// The same variant at several numbers of workers is one series.
+std::string KeyOf(const VariantResult& result) {
+  return absl::StrCat(result.variant().empty() ? result.id() : result.variant(), " ",
+                      result.servers());
+}
+
 }  // namespace
 
 std::vector<Series> AssignSeries(const RunFile& run) {
-  std::vector<Series> series(static_cast<size_t>(run.runs_size()));
-  std::array<bool, kStyles> taken = {};
-  std::vector<size_t> waiting;  // their own style went to an earlier variant of the kind
-  for (size_t i = 0; i < series.size(); ++i) {
-    const VariantResult& result = run.runs(static_cast<int>(i));
-    const size_t own = Preferred(result);
-    if (!result.ranked()) {
-      series[i] = {"sc", kControlMarker};
-    } else if (taken[own]) {
-      waiting.push_back(i);
-    } else {
-      taken[own] = true;
-      series[i] = {absl::StrCat("s", own), kMarkers[own]};
-    }
+  Looks looks;
+  std::map<std::string, Series> of_key;
+  std::vector<const VariantResult*> waiting;  // both looks of their kind went to earlier variants
+  for (const VariantResult& result : run.runs()) {
+    Series& series = of_key[KeyOf(result)];
+    if (!series.style.empty()) continue;
+    series = result.ranked() ? looks.TakeOwn(KindOf(result)) : Series{"sc", kControlMarker};
+    if (series.style.empty()) waiting.push_back(&result);
   }
-  size_t extra = 0;  // variants beyond the six styles: known colours with other shapes
-  for (const size_t i : waiting) {
-    const size_t free =
-        static_cast<size_t>(std::find(taken.begin(), taken.end(), false) - taken.begin());
-    if (free < kStyles) {
-      taken[free] = true;
-      series[i] = {absl::StrCat("s", free), kMarkers[free]};
-      continue;
-    }
-    const size_t color = extra % kStyles;
-    const size_t shape = (color + 1 + extra / kStyles) % kStyles;
-    series[i] = {absl::StrCat("s", color), kMarkers[shape]};
-    ++extra;
+  for (const VariantResult* result : waiting) {
+    Series& series = of_key[KeyOf(*result)];
+    if (series.style.empty()) series = looks.TakeAny(KindOf(*result));
   }
+  std::vector<Series> series;
+  series.reserve(static_cast<size_t>(run.runs_size()));
+  for (const VariantResult& result : run.runs()) series.push_back(of_key[KeyOf(result)]);
   return series;
 }
 

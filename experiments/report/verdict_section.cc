@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -11,13 +12,15 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kLongHeadlineBytes = 90;  // set smaller, or it would fill a phone
+constexpr size_t kLongFactBytes = 22;      // more than one value: set smaller, or it takes 3 lines
 
 std::string FactsHtml(const VerdictInfo& verdict) {
   if (verdict.facts().empty()) return "";
   std::string out = "<dl class=\"facts\">\n";
   for (const Fact& fact : verdict.facts()) {
-    absl::StrAppend(&out, "<div><dt>", Escape(fact.label()), "</dt><dd>", Escape(fact.value()),
-                    "</dd></div>\n");
+    absl::StrAppend(&out, "<div><dt>", Escape(fact.label()), "</dt><dd",
+                    fact.value().size() > kLongFactBytes ? " class=\"long\">" : ">",
+                    Escape(fact.value()), "</dd></div>\n");
   }
   absl::StrAppend(&out, "</dl>\n");
   return out;
@@ -52,10 +55,18 @@ std::string FailuresHtml(const RunFile& run) {
 }  // namespace
 
 PageView MakeView(const RunFile& run) {
-  PageView view{.run = &run, .rows = {}};
+  PageView view{.run = &run, .rows = {}, .largest = {}, .swept = false};
+  int workers = 0;
+  for (const VariantResult& result : run.runs()) {
+    view.swept = view.swept || result.workers() != run.runs(0).workers();
+    workers = std::max(workers, result.workers());
+  }
   const std::vector<Series> series = AssignSeries(run);
   for (int i = 0; i < run.runs_size(); ++i) {
-    view.rows.push_back({&run.runs(i), i, series[static_cast<size_t>(i)]});
+    const VariantResult& result = run.runs(i);
+    std::string label = result.label().empty() ? result.id() : result.label();
+    if (view.swept) absl::StrAppend(&label, ", ", Plural(result.workers(), "worker"));
+    view.rows.push_back({&result, i, series[static_cast<size_t>(i)], label});
   }
   // Fastest first is a claim about speed: only where the verdict makes it, as in the terminal.
   const bool by_speed = run.verdict().rule() == kRuleFaster;
@@ -64,7 +75,16 @@ PageView MakeView(const RunFile& run) {
         if (a.result->ranked() != b.result->ranked()) return a.result->ranked();
         return by_speed && a.result->samples_per_s().median() > b.result->samples_per_s().median();
       });
+  std::copy_if(view.rows.begin(), view.rows.end(), std::back_inserter(view.largest),
+               [workers](const PageRow& row) { return row.result->workers() == workers; });
   return view;
+}
+
+std::vector<const VariantResult*> ResultsOf(const std::vector<PageRow>& rows) {
+  std::vector<const VariantResult*> results;
+  results.reserve(rows.size());
+  for (const PageRow& row : rows) results.push_back(row.result);
+  return results;
 }
 
 std::string Headline(const RunFile& run) {
@@ -84,6 +104,16 @@ std::string TimeBaseText(const RunFile& run) {
   if (base == "shaped") return "shaped links";
   if (base == "virtual") return "virtual time";
   return base.empty() ? "time base unknown" : base;
+}
+
+std::string TimeCaveat(const RunFile& run) {
+  return absl::StrCat(TimeBaseText(run),
+                      run.host().cpu_bound() ? "; the processors of this host were the limit" : "");
+}
+
+std::string SizeText(const PageView& view) {
+  if (!view.swept || view.largest.empty()) return "";
+  return absl::StrCat(" At ", Plural(view.largest[0].result->workers(), "worker"), ".");
 }
 
 std::string HeadHtml(const PageView& view) {

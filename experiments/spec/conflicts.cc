@@ -1,31 +1,27 @@
 #include "experiments/spec/conflicts.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/limits.h"
+#include "experiments/spec/checker.h"
 #include "experiments/spec/rules.h"
 #include "experiments/spec/size.h"
 
 namespace lockstep {
 namespace {
 
+constexpr int64_t kBatchMax = 65'536;
 constexpr int64_t kRunsMax = 10'000;  // each keeps its records: weeks and gigabytes
 // 1 GiB of f32, with as much again for gradients and optimizer in every process.
 constexpr int64_t kParametersMax = int64_t{1} << 28;
-
-struct Checker {
-  const Experiment& experiment;
-  const Places& places;
-  std::vector<SpecError>* errors;
-
-  void Error(const std::string& path, const std::string& message) const {
-    errors->push_back({.place = places.Find(path), .message = absl::StrCat(path, ": ", message)});
-  }
-};
 
 void CheckLayers(const Checker& check) {
   constexpr char kPath[] = "model.mlp.layers";
@@ -57,20 +53,43 @@ void CheckLayers(const Checker& check) {
   }
 }
 
+void CheckWorkers(const Checker& check) {
+  std::set<int> seen;
+  for (int i = 0; i < check.experiment.workers_size(); ++i) {
+    if (seen.insert(check.experiment.workers(i)).second) continue;
+    check.Error(IndexedPath("workers", i),
+                absl::StrCat(check.experiment.workers(i),
+                             " is listed twice; to repeat a run, raise blocks"));
+  }
+}
+
+// "write 126 or 132": the nearest that all of `workers` share equally, if there is one.
+std::string NearestBatch(const std::vector<int>& workers, int batch) {
+  int64_t unit = 1;
+  for (const int n : workers) {
+    unit = std::lcm(unit, int64_t{n});
+    if (unit > kBatchMax) return "";
+  }
+  const int64_t below = batch / unit * unit;
+  return absl::StrCat("write ", below > 0 ? absl::StrCat(below, " or ") : "", below + unit,
+                      ", or ");
+}
+
 // Every worker takes the same share: the mean over workers is then the mean over samples.
 void CheckBatch(const Checker& check) {
   const Experiment& experiment = check.experiment;
-  if (experiment.workers_size() == 0 || experiment.train().global_batch_size() == 0) return;
-  const int workers = experiment.workers(0);
+  if (experiment.train().global_batch_size() == 0) return;
   const int batch = experiment.train().global_batch(0);
-  if (workers < 1 || workers > kWorkersMax || batch < 1) return;  // out of range, and said so
+  const std::vector<int> workers = UsableWorkers(experiment);
+  if (workers.empty() || batch < 1) return;  // out of range, and said so
   constexpr char kPath[] = "train.global_batch[0]";
-  if (batch % workers != 0) {
-    const int below = batch / workers * workers;
-    check.Error(kPath,
-                absl::StrCat(batch, " samples can't be shared equally by ", workers,
-                             " workers; write ", below > 0 ? absl::StrCat(below, " or ") : "",
-                             below + workers, ", or change workers"));
+  std::vector<int> unequal;
+  std::copy_if(workers.begin(), workers.end(), std::back_inserter(unequal),
+               [&](int n) { return batch % n != 0; });
+  if (!unequal.empty()) {
+    check.Error(kPath, absl::StrCat(batch, " samples can't be shared equally by ",
+                                    absl::StrJoin(unequal, " or "), " workers; ",
+                                    NearestBatch(workers, batch), "change workers"));
   }
   if (experiment.data().has_digits() && batch > kDigitsImages) {
     check.Error(kPath, absl::StrCat(batch, " samples a step, but the digits have ", kDigitsImages,
@@ -111,31 +130,13 @@ void CheckSeeds(const Checker& check) {
 void CheckRuns(const Checker& check) {
   const int64_t runs = EstimateSize(check.experiment).runs;
   if (runs <= kRunsMax) return;
-  check.Error("blocks", absl::StrCat(check.experiment.blocks(), " blocks of ",
-                                     check.experiment.variant_size(), " variants and ",
-                                     check.experiment.train().seeds_size(), " seeds make ", runs,
-                                     " runs; the limit is ", kRunsMax));
-}
-
-// R41: settings of one mode beside another mode are refused, naming both.
-void CheckPs(const Checker& check) {
-  for (int i = 0; i < check.experiment.variant_size(); ++i) {
-    if (!check.experiment.variant(i).has_ps()) continue;
-    const Ps& ps = check.experiment.variant(i).ps();
-    const std::string path = JoinPath(IndexedPath("variant", i), "ps");
-    const std::string mode = Ps::Mode_Name(ps.mode());
-    if (ps.has_staleness() && ps.mode() != Ps::BOUNDED) {
-      check.Error(JoinPath(path, "staleness"),
-                  absl::StrCat("conflicts with mode ", mode,
-                               ": only mode BOUNDED reads it, and that is not "
-                               "built yet; remove staleness"));
-    }
-    if (ps.has_k() && ps.mode() != Ps::K_OF_N) {
-      check.Error(JoinPath(path, "k"), absl::StrCat("conflicts with mode ", mode,
-                                                    ": only mode K_OF_N reads it, "
-                                                    "and that is not built yet; remove k"));
-    }
-  }
+  const int sizes = check.experiment.workers_size();
+  check.Error(
+      "blocks",
+      absl::StrCat(check.experiment.blocks(), " blocks of ", check.experiment.variant_size(),
+                   " variants", sizes > 1 ? absl::StrCat(", ", sizes, " numbers of workers") : "",
+                   " and ", check.experiment.train().seeds_size(), " seeds make ", runs,
+                   " runs; the limit is ", kRunsMax));
 }
 
 void CheckLease(const Checker& check) {
@@ -222,8 +223,8 @@ void CheckPsSize(const Checker& check) {
   }
   const int64_t parameters = ParameterCount(mlp);
   if (parameters > kParametersMax) return;
-  const int workers = experiment.workers_size() > 0 ? experiment.workers(0) : 0;
-  const bool workers_known = workers >= 1 && workers <= kWorkersMax;
+  const std::vector<int> sizes = UsableWorkers(experiment);
+  const int workers = sizes.empty() ? 0 : *std::max_element(sizes.begin(), sizes.end());
   for (int i = 0; i < experiment.variant_size(); ++i) {
     if (!experiment.variant(i).has_ps()) continue;
     const Ps& ps = experiment.variant(i).ps();
@@ -241,7 +242,7 @@ void CheckPsSize(const Checker& check) {
                                blocks));
       continue;
     }
-    CheckStagedBytes(check, {path, servers, workers_known ? workers : 0, parameters});
+    CheckStagedBytes(check, {path, servers, workers, parameters});
   }
 }
 
@@ -251,11 +252,13 @@ void CheckConflicts(const Experiment& experiment, const Places& places,
                     std::vector<SpecError>* errors) {
   const Checker check{experiment, places, errors};
   CheckLayers(check);
+  CheckWorkers(check);
   CheckBatch(check);
   CheckVariantNames(check);
   CheckSeeds(check);
   CheckRuns(check);
-  CheckPs(check);
+  CheckModes(check);
+  CheckFaults(check);
   CheckLease(check);
   CheckMessageBytes(check);
   CheckPsSize(check);

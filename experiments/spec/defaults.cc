@@ -37,6 +37,15 @@ void FillMessage(const std::string& pattern, Message* message) {
   }
 }
 
+// Settings of one mode beside another are refused: the written-out text must not have them.
+void KeepWhatItReads(Variant* variant) {
+  if (variant->has_ps() && variant->ps().mode() != Ps::ASYNC) variant->mutable_ps()->clear_rate();
+  if (variant->has_all_reduce() &&
+      variant->all_reduce().algorithm() != AllReduceSync::PS_EXCHANGE) {
+    variant->mutable_all_reduce()->clear_servers();
+  }
+}
+
 }  // namespace
 
 std::string DefaultText(const std::string& pattern, const FieldDescriptor& field) {
@@ -61,7 +70,9 @@ void FillDefaults(Experiment* experiment) {
   experiment->mutable_network();
   experiment->mutable_probe();
   experiment->mutable_limits();
+  experiment->mutable_trace();
   FillMessage("", experiment);
+  for (Variant& variant : *experiment->mutable_variant()) KeepWhatItReads(&variant);
 }
 
 std::string CanonicalText(const Experiment& experiment) {

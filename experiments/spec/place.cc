@@ -1,5 +1,7 @@
 #include "experiments/spec/place.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace lockstep {
@@ -51,6 +53,19 @@ void Places::Erase(const std::string& path) {
   for (auto it = unreadable_.begin(); it != unreadable_.end();) {
     it = Within(*it, path) ? unreadable_.erase(it) : std::next(it);
   }
+}
+
+void Places::Move(const std::string& from, const std::string& to) {
+  if (from == to) return;
+  const auto moved = [&](const std::string& path) {
+    return Within(path, from) ? to + path.substr(from.size()) : path;
+  };
+  std::map<std::string, SpecPlace> places;
+  for (auto& [path, place] : places_) places.emplace(moved(path), std::move(place));
+  places_ = std::move(places);
+  std::set<std::string> unreadable;
+  for (const std::string& path : unreadable_) unreadable.insert(moved(path));
+  unreadable_ = std::move(unreadable);
 }
 
 SpecPlace Places::Find(const std::string& path) const {

@@ -39,6 +39,8 @@ class Places {
   void Set(const std::string& path, const SpecPlace& place) { places_[path] = place; }
   // Forgets `path` and everything below it: an override has replaced it.
   void Erase(const std::string& path);
+  // What was `from`, with everything below it, is `to` now. REQUIRES: nothing is at `to`.
+  void Move(const std::string& from, const std::string& to);
   // Remembers that a value for `path` was written but could not be read: it is not also missing.
   void MarkUnreadable(const std::string& path) { unreadable_.insert(path); }
 

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "experiments/spec/size.h"
 
 namespace lockstep {
 namespace {
@@ -37,18 +39,22 @@ void Shuffle(SplitMix64* random, std::vector<T>* items) {
 }  // namespace
 
 std::vector<RunConfig> PlanRuns(const Experiment& experiment) {
-  CHECK_EQ(experiment.workers_size(), 1);
+  CHECK_GT(experiment.workers_size(), 0);
   CHECK_GT(experiment.train().seeds_size(), 0);
   std::vector<RunConfig> block;
   for (const Variant& variant : experiment.variant()) {
-    for (const uint64_t seed : experiment.train().seeds()) {
-      RunConfig run;
-      *run.mutable_experiment() = experiment;
-      *run.mutable_variant() = variant;
-      run.set_seed(seed);
-      run.set_world_size(experiment.workers(0));
-      if (variant.has_ps()) run.set_servers(variant.ps().servers(0));
-      block.push_back(std::move(run));
+    for (const int workers : experiment.workers()) {
+      for (const uint64_t seed : experiment.train().seeds()) {
+        RunConfig run;
+        *run.mutable_experiment() = experiment;
+        run.mutable_experiment()->clear_workers();
+        run.mutable_experiment()->add_workers(workers);
+        *run.mutable_variant() = variant;
+        run.set_seed(seed);
+        run.set_world_size(workers);
+        run.set_servers(ServersOf(variant));
+        block.push_back(std::move(run));
+      }
     }
   }
   SplitMix64 random(kOrderSeed);
@@ -61,6 +67,11 @@ std::vector<RunConfig> PlanRuns(const Experiment& experiment) {
     }
   }
   return runs;
+}
+
+std::string RunId(const Experiment& experiment, const Variant& variant, int workers) {
+  if (experiment.workers_size() == 1) return variant.name();
+  return absl::StrCat(variant.name(), "-n", workers);
 }
 
 }  // namespace lockstep

@@ -9,14 +9,13 @@
 namespace lockstep {
 namespace {
 
-constexpr bool kSweep = true;
-
 constexpr FieldRule Block(const char* path) { return {.path = path, .kind = RuleKind::kBlock}; }
 constexpr FieldRule Name(const char* path) { return {.path = path, .kind = RuleKind::kName}; }
+constexpr FieldRule Text(const char* path) { return {.path = path, .kind = RuleKind::kText}; }
 constexpr FieldRule NotBuilt(const char* path, const char* instead) {
   return {.path = path, .kind = RuleKind::kNotBuilt, .built = instead};
 }
-constexpr FieldRule Choice(const char* path, const char* built, bool sweep = false) {
+constexpr FieldRule Choice(const char* path, const char* built, Sweep sweep = Sweep::kNo) {
   return {.path = path, .kind = RuleKind::kChoice, .built = built, .sweep = sweep};
 }
 struct Bounds {
@@ -24,7 +23,7 @@ struct Bounds {
   double max;
 };
 constexpr FieldRule Range(const char* path, Bounds bounds, const char* meaning,
-                          bool sweep = false) {
+                          Sweep sweep = Sweep::kNo) {
   return {.path = path,
           .kind = RuleKind::kRange,
           .min = bounds.min,
@@ -45,7 +44,7 @@ constexpr FieldRule kFieldRules[] = {
     Block("data.digits"),
 
     Block("train"),
-    Range("train.global_batch", {1, 65'536}, "samples per step over all workers", kSweep),
+    Range("train.global_batch", {1, 65'536}, "samples per step over all workers", Sweep::kNotBuilt),
     Range("train.steps", {1, 10'000'000}, "training steps of one run"),
     Block("train.optimizer"),
     Block("train.optimizer.sgd"),
@@ -54,75 +53,102 @@ constexpr FieldRule kFieldRules[] = {
           "share of the last update that is kept; 1 would never die out"),
     // Seeds stand in run.json, where numbers are doubles: exact up to 2^53.
     Range("train.seeds", {0, 9'007'199'254'740'992}, "seed of a run"),
+    Range("train.target_loss", {1e-9, 1'000}, "loss to reach"),
 
     Choice("reduce_op", "MEAN SUM"),
-    Choice("reduction_order", "ENGINE"),
-    Choice("wire_dtype", "F32", kSweep),
+    Choice("reduction_order", "ENGINE EXACT"),
+    Choice("wire_dtype", "F32 F16 BF16 F64", Sweep::kNotBuilt),
     Range("bucket_cap_mb", {0.001, 1'024},
-          "MiB of gradients synchronised together, as in PyTorch DDP", kSweep),
+          "MiB of gradients synchronised together, as in PyTorch DDP", Sweep::kNotBuilt),
     Choice("find_unused_parameters", "false"),
     Choice("gradient_as_bucket_view", "true"),
 
     Block("network"),
     Choice("network.time_base", "AUTO WALL"),
     NotBuilt("network.rate", "today all processes share this host's loopback, unshaped"),
-    Range("workers", {1, kWorkersMax}, "worker processes", kSweep),
+    Range("workers", {1, kWorkersMax}, "worker processes", Sweep::kBuilt),
 
     Block("variant"),
     Name("variant.name"),
     Block("variant.none"),
     Block("variant.ps"),
-    Choice("variant.ps.mode", "SYNC"),
-    Range("variant.ps.servers", {1, kServersMax}, "server processes", kSweep),
+    Choice("variant.ps.mode", "SYNC ASYNC"),
+    Range("variant.ps.servers", {1, kServersMax}, "server processes", Sweep::kNotBuilt),
     Choice("variant.ps.policy", "NONE"),
     Choice("variant.ps.optimizer_on", "SERVER"),
+    Choice("variant.ps.rate", "OVER_WORKERS FULL"),
     Block("variant.all_reduce"),
-    Choice("variant.all_reduce.algorithm", "RING"),
+    Choice("variant.all_reduce.algorithm", "NAIVE RING TREE PS_EXCHANGE"),
     Choice("variant.all_reduce.engine", "HOST"),
     Choice("variant.all_reduce.link", "TCP"),
-    Range("variant.all_reduce.channels", {1, 16}, "rings that share the work"),
+    Range("variant.all_reduce.channels", {1, 16}, "copies of the schedule that share the work"),
+    Range("variant.all_reduce.servers", {1, kServersMax}, "ranks that only sum", Sweep::kNotBuilt),
 
-    NotBuilt("fault", "today nothing is made to fail on purpose"),
+    Block("fault"),
+    Block("fault.at"),
+    Range("fault.at.step", {1, 10'000'000}, "training step"),
+    NotBuilt("fault.at.time", "today a fault happens at a step"),
+    Text("fault.target"),
+    Choice("fault.kind", "NAN_GRADIENT"),
     Range("blocks", {1, 1'000}, "repetitions of every variant"),
     NotBuilt("expect", "today the verdict's own rules decide"),
     Block("probe"),
     Range("probe.every", {1, 10'000'000}, "steps between two comparisons of the replicas"),
     Choice("probe.keep_snapshots", "false true"),
     Block("limits"),
-    Choice("overlap", "false"),
+    Choice("overlap", "false true"),
+    Choice("broadcast_start", "false true"),
+    Block("trace"),
+    Range("trace.steps", {0, 1'000}, "steps that trace.json shows"),
 };
 
-bool HasPs(const Experiment& experiment) {
-  return std::any_of(experiment.variant().begin(), experiment.variant().end(),
-                     [](const Variant& variant) { return variant.has_ps(); });
+bool IsAsync(const Variant& variant) { return variant.ps().mode() == Ps::ASYNC; }
+bool IsPsExchange(const Variant& variant) {
+  return variant.all_reduce().algorithm() == AllReduceSync::PS_EXCHANGE;
 }
-bool HasAllReduce(const Experiment& experiment) {
-  return std::any_of(experiment.variant().begin(), experiment.variant().end(),
-                     [](const Variant& variant) { return variant.has_all_reduce(); });
+bool None(const Experiment& experiment, bool (*of_this_kind)(const Variant&)) {
+  return std::none_of(experiment.variant().begin(), experiment.variant().end(), of_this_kind);
 }
-bool NoPs(const Experiment& experiment) { return !HasPs(experiment); }
+bool NoPs(const Experiment& experiment) {
+  return None(experiment, [](const Variant& variant) { return variant.has_ps(); });
+}
 bool NothingSynchronises(const Experiment& experiment) {
-  return !HasPs(experiment) && !HasAllReduce(experiment);
+  return None(experiment,
+              [](const Variant& variant) { return variant.has_ps() || variant.has_all_reduce(); });
+}
+bool NothingSums(const Experiment& experiment) {
+  return None(experiment, [](const Variant& variant) {
+    return (variant.has_ps() && !IsAsync(variant)) || variant.has_all_reduce();
+  });
 }
 bool ProbesOnlyTheLastStep(const Experiment& experiment) {
   return experiment.probe().every() > experiment.train().steps();
 }
 bool OneWorker(const Experiment& experiment) {
-  return experiment.workers_size() == 1 && experiment.workers(0) == 1;
+  return std::all_of(experiment.workers().begin(), experiment.workers().end(),
+                     [](int workers) { return workers == 1; });
+}
+bool OneRank(const Experiment& experiment) {
+  return OneWorker(experiment) && None(experiment, &IsPsExchange);
 }
 bool SnapshotsTooLarge(const Experiment& experiment) {
   const int64_t limit = experiment.limits().has_snapshot_bytes_max()
                             ? experiment.limits().snapshot_bytes_max()
                             : Limits{}.snapshot_bytes_max;
-  return EstimateSize(experiment).gradient_bytes > limit;
+  return EstimateSize(experiment).parameters * int64_t{sizeof(float)} > limit;
 }
 
 constexpr const char kNoSync[] = "no variant synchronises";
+constexpr const char kNoSum[] = "no variant sums over the workers";
 constexpr const char kNoServer[] = "no variant has a parameter server";
 
 constexpr UnusedRule kUnusedRules[] = {
-    {"reduce_op", &NothingSynchronises, kNoSync},
+    {"reduce_op", &NothingSums, kNoSum},
+    {"reduction_order", &NothingSynchronises, kNoSync},
+    {"wire_dtype", &NothingSynchronises, kNoSync},
     {"bucket_cap_mb", &NothingSynchronises, kNoSync},
+    {"overlap", &NothingSynchronises, kNoSync},
+    {"broadcast_start", &OneWorker, "one worker has nobody to differ from"},
     {"limits.sync_timeout_ms", &NothingSynchronises, kNoSync},
     {"limits.chunk_bytes", &NothingSynchronises, kNoSync},
     {"limits.window_chunks", &NoPs, kNoServer},
@@ -131,7 +157,8 @@ constexpr UnusedRule kUnusedRules[] = {
      "it is larger than train.steps, so that only the last step is compared, which always is"},
     {"probe.keep_snapshots", &SnapshotsTooLarge,
      "the parameters are larger than limits.snapshot_bytes_max, so that none is written"},
-    {"variant.all_reduce.channels", &OneWorker, "one worker exchanges nothing"},
+    {"variant.all_reduce.channels", &OneRank, "one worker exchanges nothing"},
+    {"variant.ps.rate", &OneWorker, "with one worker r / n is r"},
 };
 
 }  // namespace

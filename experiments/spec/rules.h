@@ -17,7 +17,15 @@ enum class RuleKind {
   kRange,   // a number within [min, max]
   kChoice,  // one of the values named in `built`
   kName,    // [a-z0-9][a-z0-9_.-]*, at most kNameLettersMax letters: it becomes part of file names
+  kText,    // any text; conflicts.cc reads it
   kNotBuilt,  // refused; `built` says what there is instead
+};
+
+// Whether a list stands for several experiments.
+enum class Sweep {
+  kNo,        // one value, or a list that is one setting (seeds, layer widths)
+  kNotBuilt,  // the format allows it; more than one value is refused
+  kBuilt,
 };
 
 struct FieldRule {
@@ -27,7 +35,7 @@ struct FieldRule {
   double max = 0;
   const char* built = "";    // values, separated by spaces; for kNotBuilt a sentence
   const char* meaning = "";  // of the number: what its range bounds
-  bool sweep = false;        // the format allows a list; more than one value is not built yet
+  Sweep sweep = Sweep::kNo;
 };
 
 inline constexpr int kNameLettersMax = 64;
@@ -60,7 +68,8 @@ struct ListDefault {
 inline constexpr ListDefault kListDefaults[] = {{"wire_dtype", "F32"},
                                                 {"bucket_cap_mb", "25"},
                                                 {"train.seeds", "1"},
-                                                {"variant.ps.servers", "1"}};
+                                                {"variant.ps.servers", "1"},
+                                                {"variant.all_reduce.servers", "1"}};
 
 // A setting that changes nothing in this experiment is named in a note, not ignored in silence.
 struct UnusedRule {

@@ -3,6 +3,26 @@
 #include <algorithm>
 
 namespace lockstep {
+namespace {
+
+int64_t WireBytes(DtypeSpec dtype) {
+  switch (dtype) {
+    case U8:
+      return 1;
+    case F16:
+    case BF16:
+      return 2;
+    case F32:
+    case I32:
+      return 4;
+    case F64:
+    case I64:
+      return 8;
+  }
+  return 0;  // no such type: never
+}
+
+}  // namespace
 
 int64_t ParameterCount(const Mlp& mlp) {
   int64_t parameters = 0;
@@ -24,24 +44,31 @@ int64_t ShardBlockCount(const Mlp& mlp) {
   return count;
 }
 
+int ServersOf(const Variant& variant) {
+  const auto first_or_one = [](const auto& servers) { return servers.empty() ? 1 : servers[0]; };
+  if (variant.has_ps()) return first_or_one(variant.ps().servers());
+  const AllReduceSync& all_reduce = variant.all_reduce();
+  return all_reduce.algorithm() == AllReduceSync::PS_EXCHANGE ? first_or_one(all_reduce.servers())
+                                                              : 0;
+}
+
 ExperimentSize EstimateSize(const Experiment& experiment) {
   ExperimentSize size;
-  const int workers = experiment.workers_size() > 0 ? experiment.workers(0) : 0;
   for (const Variant& variant : experiment.variant()) {
-    VariantSize one{.name = variant.name(), .workers = workers};
-    if (variant.has_ps()) {
-      one.servers = variant.ps().servers_size() > 0 ? variant.ps().servers(0) : 1;
+    for (const int workers : experiment.workers()) {
+      VariantSize one{.name = variant.name(), .workers = workers, .servers = ServersOf(variant)};
+      one.processes = one.workers + one.servers;
+      one.ports = one.processes + 1;
+      size.processes_max = std::max(size.processes_max, one.processes);
+      size.ports_max = std::max(size.ports_max, one.ports);
+      size.variants.push_back(one);
     }
-    one.processes = one.workers + one.servers;
-    one.ports = one.processes + 1;
-    size.processes_max = std::max(size.processes_max, one.processes);
-    size.ports_max = std::max(size.ports_max, one.ports);
-    size.variants.push_back(one);
   }
   size.runs = int64_t{experiment.blocks()} * experiment.variant_size() *
-              std::max(1, experiment.train().seeds_size());
+              std::max(1, experiment.workers_size()) * std::max(1, experiment.train().seeds_size());
   size.parameters = ParameterCount(experiment.model().mlp());
-  size.gradient_bytes = size.parameters * int64_t{sizeof(float)};
+  const DtypeSpec dtype = experiment.wire_dtype_size() > 0 ? experiment.wire_dtype(0) : F32;
+  size.gradient_bytes = size.parameters * WireBytes(dtype);
   return size;
 }
 

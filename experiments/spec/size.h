@@ -18,7 +18,10 @@ inline constexpr int64_t kShardBlockElements = 1'024;
 // Blocks of all tensors, each counted from its tensor's start.
 int64_t ShardBlockCount(const Mlp& mlp);
 
-struct VariantSize {
+// Processes beside the workers: parameter servers, or ranks that only sum.
+int ServersOf(const Variant& variant);
+
+struct VariantSize {  // of one variant with one number of workers
   std::string name;
   int workers = 0;
   int servers = 0;
@@ -27,12 +30,12 @@ struct VariantSize {
 };
 
 struct ExperimentSize {
-  std::vector<VariantSize> variants;
-  int processes_max = 0;  // of the largest variant; variants run one after another
+  std::vector<VariantSize> variants;  // each with every number of workers
+  int processes_max = 0;              // of the largest variant; variants run one after another
   int ports_max = 0;
-  int64_t runs = 0;  // blocks x variants x seeds
+  int64_t runs = 0;  // blocks x variants x numbers of workers x seeds
   int64_t parameters = 0;
-  int64_t gradient_bytes = 0;  // S: one gradient on the wire, in f32
+  int64_t gradient_bytes = 0;  // S: one gradient in wire_dtype
 };
 
 ExperimentSize EstimateSize(const Experiment& experiment);

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "experiments/spec/bind.h"
+#include "experiments/spec/only.h"
 #include "experiments/spec/outline.h"
 #include "experiments/spec/override.h"
 #include "experiments/spec/validate.h"
@@ -30,7 +31,7 @@ std::vector<Override> Overrides(const SpecOptions& options) {
 }
 
 // Quick values are smaller than any that Validate refuses, so they hide no error: they come after
-// it.
+// it. It is asked again all the same: a fault may now lie behind the last step.
 void MakeQuick(bool keep_blocks, Experiment* experiment) {
   if (!keep_blocks) experiment->set_blocks(kQuickBlocks);
   Train* train = experiment->mutable_train();
@@ -91,17 +92,25 @@ LoadedSpec LoadSpec(const SpecText& spec, const SpecOptions& options) {
   for (const Override& option : overrides) {
     ApplyOverride(option, &loaded.experiment, &places, &loaded.errors);
   }
+  const Experiment whole = loaded.experiment;
+  const Places whole_places = places;
+  KeepOnly(options.only, &loaded.experiment, &places, &loaded.errors);
   const bool complete = outline.errors.empty();
   for (SpecError& error : Validate(loaded.experiment, places, complete)) {
     loaded.errors.push_back(std::move(error));
   }
   SortErrors(overrides, &loaded.errors);
   if (!loaded.errors.empty()) return loaded;
-  for (SpecError& note : UnusedSettings(loaded.experiment, places)) {
+  // What only a variant that is left out reads is no mistake of the spec.
+  for (SpecError& note : UnusedSettings(whole, whole_places)) {
     loaded.notes.push_back(std::move(note));
   }
   SortErrors(overrides, &loaded.notes);
-  if (options.quick) MakeQuick(options.blocks.has_value(), &loaded.experiment);
+  if (options.quick) {
+    MakeQuick(options.blocks.has_value(), &loaded.experiment);
+    loaded.errors = Validate(loaded.experiment, places, complete);
+    if (!loaded.errors.empty()) return loaded;
+  }
   FillDefaults(&loaded.experiment);
   return loaded;
 }

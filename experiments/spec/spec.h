@@ -30,8 +30,9 @@ inline constexpr size_t kErrorsShownMax = 20;
 
 // Applied in this order; --quick leaves blocks alone where `blocks` is given.
 struct SpecOptions {
-  std::vector<std::string> set;  // path=value of each --set
-  std::optional<std::string> blocks;
+  std::vector<std::string> set = {};  // path=value of each --set
+  std::optional<std::string> blocks = {};
+  std::vector<std::string> only = {};  // names of variants; empty: all
   bool quick = false;
 };
 

@@ -76,9 +76,10 @@ std::string CheckName(const FieldValue& value) {
 
 // What `rule` has against the value; empty when nothing.
 std::string Objection(const FieldRule& rule, const FieldValue& value) {
-  if (rule.sweep && value.index > 0) return "";  // reported once, with the second value
+  if (rule.sweep == Sweep::kNotBuilt && value.index > 0) return "";  // the list is refused
   switch (rule.kind) {
     case RuleKind::kBlock:
+    case RuleKind::kText:
       return "";
     case RuleKind::kRange:
       return CheckRange(rule, value);
@@ -100,7 +101,7 @@ class Validator {
   bool Visit(const FieldValue& value) {
     const auto rule = FindRule(value.pattern);
     if (!rule.has_value()) return Unknown(value);
-    if (rule->sweep && value.index == 1) {
+    if (rule->sweep == Sweep::kNotBuilt && value.index == 1) {
       const int size = value.message.GetReflection()->FieldSize(value.message, &value.field);
       Error(value.path, value.list_path,
             absl::StrCat("a list (sweep) of ", size,
@@ -172,6 +173,19 @@ bool IsWritten(const Message& experiment, const std::string& path) {
   return true;
 }
 
+// Beside synchronous variants EXACT has its meaning, so this is no error.
+void NoteAsyncBesideExact(const Experiment& experiment, const Places& places,
+                          std::vector<SpecError>* notes) {
+  if (experiment.reduction_order() != EXACT) return;
+  for (const Variant& variant : experiment.variant()) {
+    if (variant.ps().mode() != Ps::ASYNC) continue;
+    notes->push_back({.place = places.Find("reduction_order"),
+                      .message = absl::StrCat("reduction_order: EXACT changes nothing for variant ",
+                                              variant.name(),
+                                              ": it applies each gradient alone and sums none")});
+  }
+}
+
 }  // namespace
 
 std::vector<SpecError> Validate(const Experiment& experiment, const Places& places, bool complete) {
@@ -201,6 +215,7 @@ std::vector<SpecError> UnusedSettings(const Experiment& experiment, const Places
     }
     return true;
   });
+  NoteAsyncBesideExact(experiment, places, &notes);
   return notes;
 }
 

@@ -13,7 +13,8 @@ namespace lockstep {
 // `complete`: the text was read to its end, so that a missing field is missing and not just unread.
 std::vector<SpecError> Validate(const Experiment& experiment, const Places& places, bool complete);
 
-// Settings that change nothing in this experiment. REQUIRES: Validate found no error.
+// Settings that change nothing in this experiment. Means something only where Validate finds no
+// error.
 std::vector<SpecError> UnusedSettings(const Experiment& experiment, const Places& places);
 
 }  // namespace lockstep

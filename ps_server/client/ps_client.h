@@ -5,13 +5,12 @@
 // copy. Bytes per worker and step: sends S and receives S (each server: n * S / s in and out).
 // Errors, each with worker, server, shard, step and elapsed time where they apply:
 //   DeadlineExceeded   limits.connect_timeout_ms or limits.sync_timeout_ms passed; the server says
-//   which
-//                      workers are missing
-//   Unavailable        a server is gone
+//                      which workers are missing, or is blamed itself when it says nothing
+//   Unavailable        a server is gone; it is blamed
 //   what a server refuses (InvalidArgument, FailedPrecondition, ...), with its reason
 // After an error the client is dead: every later call fails with it. Waits end at once when `abort`
-// is requested, with its reason. Threads: one object, one thread at a time; I/O happens in the
-// calling thread.
+// is requested, with its reason. Threads: one object, one call at a time, not always from the same
+// thread; I/O happens in the calling thread.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +24,7 @@
 #include "base/abort.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/link_cost.h"
 #include "base/socket.h"
 #include "base/traffic.h"
 #include "ps_server/core/partition.h"
@@ -53,11 +53,16 @@ class PsClient {
   // returned.
   virtual absl::Status Init(std::span<const float> parameters) = 0;
   // Gradients of the flat space's elements [offset, offset + gradients.size()) for `step`, 1-based.
-  // The pushes of a step cover the space once, in any order. `gradients` must stay as they are
-  // until Pull(step) has returned or the client is destroyed.
+  // The pushes of a step cover the space once, in any order; an empty one does nothing. `gradients`
+  // must stay as they are until Pull(step) has returned or the client is destroyed.
   virtual absl::Status Push(int64_t step, int64_t offset, std::span<const float> gradients) = 0;
-  // Waits until every shard has applied `version` steps, and fetches the whole flat space.
-  virtual absl::Status Pull(int64_t version, std::span<float> parameters) = 0;
+  // SYNC: waits until every shard has applied `step` steps (0: the start values), and fetches the
+  // whole flat space. ASYNC: fetches it as it stands once this worker's own push of `step` is
+  // applied.
+  virtual absl::Status Pull(int64_t step, std::span<float> parameters) = 0;
+
+  // Ping-pong with server 0, small and large messages, before Init; rank 0 alone should call it.
+  virtual absl::StatusOr<LinkCost> MeasureLink() = 0;
 
   virtual Traffic traffic() const = 0;
 };

@@ -1,6 +1,7 @@
 #include "ps_server/client/server_stream.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "ps_server/wire/grpc_frame.h"
 
 namespace lockstep {
@@ -21,7 +22,8 @@ std::shared_ptr<grpc::Channel> OpenChannel(const ServerStream::Options& options)
 
 ServerStream::ServerStream(const Options& options, grpc::CompletionQueue* queue,
                            std::shared_ptr<LentMemory> lent)
-    : name_(absl::StrCat("server ", options.server, " (", options.endpoint.ToString(), ")")),
+    : member_(absl::StrCat("server ", options.server)),
+      name_(absl::StrCat(member_, " (", options.endpoint.ToString(), ")")),
       lent_(std::move(lent)),
       stub_(std::make_unique<grpc::TemplatedGenericStub<grpc::ByteBuffer, grpc::ByteBuffer>>(
           OpenChannel(options))) {
@@ -32,12 +34,12 @@ ServerStream::ServerStream(const Options& options, grpc::CompletionQueue* queue,
   io_->StartCall(&start_);
 }
 
-void ServerStream::Send(const PsFrame& header, std::span<const float> payload) {
+void ServerStream::Send(const PsFrame& header, Bytes payload) {
   grpc::Slice slice;
   if (!payload.empty()) {
     lent_->Lend();
     slice = grpc::Slice(
-        const_cast<float*>(payload.data()), payload.size_bytes(),
+        const_cast<std::byte*>(payload.data()), payload.size(),
         [](void* held) {
           auto* lent = static_cast<std::shared_ptr<LentMemory>*>(held);
           (*lent)->Return();
@@ -122,7 +124,7 @@ absl::Status ServerStream::Ended() const {
   if (final_.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) {
     return absl::ResourceExhaustedError(what);
   }
-  return absl::UnavailableError(what);
+  return Blame(absl::UnavailableError(what), {member_});
 }
 
 }  // namespace lockstep

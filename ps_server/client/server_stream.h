@@ -1,6 +1,6 @@
 // server_stream.h: a worker's stream to one server: what is queued, what is being written and read.
 // No waiting and no policy: PsClient polls the completion queue and hands events over.
-// Errors: Unavailable when the stream ends, with what gRPC says.
+// Errors: Unavailable when the stream ends, with what gRPC says; it blames the server.
 #pragma once
 
 #include <grpcpp/generic/generic_stub.h>
@@ -62,20 +62,23 @@ class ServerStream {
   ServerStream(const Options& options, grpc::CompletionQueue* queue,
                std::shared_ptr<LentMemory> lent);
 
-  void Send(const PsFrame& header, std::span<const float> payload);
+  // `payload` must stay as it is until LentMemory has it back.
+  void Send(const PsFrame& header, Bytes payload);
   // Handles one event. `on_frame` gets a frame that was read. Not OK: the stream has ended.
   absl::Status OnEvent(Op op, bool ok, const std::function<absl::Status(const Frame&)>& on_frame);
   void Cancel() { context_.TryCancel(); }
 
   int64_t queued() const { return static_cast<int64_t>(queue_.size()); }
-  const std::string& name() const { return name_; }  // "server 1 (127.0.0.1:4000)"
+  const std::string& member() const { return member_; }  // "server 1"
+  const std::string& name() const { return name_; }      // "server 1 (127.0.0.1:4000)"
   const Traffic& traffic() const { return traffic_; }
 
   // The part of PsClient's state that belongs to this server.
   bool welcomed = false;
   bool pulling = false;
-  int64_t pulled = 0;           // elements
-  int64_t pulled_version = -1;  // of this reply
+  int64_t pulled = 0;       // elements of the reply
+  int64_t version = 0;      // newest one that a reply had
+  int64_t pong_bytes = -1;  // payload of the ping under way; -1: none
 
  private:
   void ReadNext();
@@ -84,6 +87,7 @@ class ServerStream {
   absl::Status OnRead(const std::function<absl::Status(const Frame&)>& on_frame);
   absl::Status Ended() const;
 
+  const std::string member_;
   const std::string name_;
   const std::shared_ptr<LentMemory> lent_;  // shared: slices may outlive the stream
   Tag start_{this, Op::kStart};

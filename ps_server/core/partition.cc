@@ -34,19 +34,37 @@ int64_t NearestStart(const std::vector<int64_t>& starts, int64_t position) {
   return below_is_nearer ? index - 1 : index;
 }
 
+void AddParts(const std::vector<int64_t>& tensor_counts, std::vector<ShardRange>* ranges) {
+  auto range = ranges->begin();
+  int64_t position = 0;  // in the flat space
+  for (size_t i = 0; i < tensor_counts.size(); ++i) {
+    for (int64_t offset = 0; offset < tensor_counts[i];) {
+      if (position == range->offset + range->count) ++range;
+      const int64_t count =
+          std::min(tensor_counts[i] - offset, range->offset + range->count - position);
+      range->parts.push_back({static_cast<int32_t>(i), offset, count});
+      offset += count;
+      position += count;
+    }
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<int64_t> CountElements(const std::vector<int64_t>& tensor_counts) {
   int64_t total = 0;
   for (size_t i = 0; i < tensor_counts.size(); ++i) {
-    if (tensor_counts[i] <= 0 || tensor_counts[i] > kElementsMax - total) {
+    if (tensor_counts[i] < 0 || tensor_counts[i] > kElementsMax - total) {
       return absl::InvalidArgumentError(absl::StrCat(
           "tensor ", i, " of the layout has ", tensor_counts[i],
-          " elements; expected at least 1 each and at most ", kElementsMax, " in all"));
+          " elements; expected at least 0 each and at most ", kElementsMax, " in all"));
     }
     total += tensor_counts[i];
   }
-  if (total == 0) return absl::InvalidArgumentError("the layout has no tensors");
+  if (total == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the layout has no elements in ", tensor_counts.size(), " tensors; expected at least 1"));
+  }
   return total;
 }
 
@@ -72,26 +90,34 @@ absl::StatusOr<std::vector<ShardRange>> Partition(const std::vector<int64_t>& te
     }
     const int64_t end_element = end == blocks ? total : starts[static_cast<size_t>(end)];
     const int64_t offset = starts[static_cast<size_t>(first)];
-    ranges.push_back({offset, end_element - offset});
+    ranges.push_back({.offset = offset, .count = end_element - offset, .parts = {}});
     first = end;
   }
+  AddParts(tensor_counts, &ranges);
   return ranges;
 }
 
 std::string Describe(const PsLayout& layout) {
+  const char* order =
+      layout.order == PsOrder::kExact ? "sums in exact order" : "sums in rank order";
   const int64_t total =
       std::accumulate(layout.tensor_counts.begin(), layout.tensor_counts.end(), int64_t{0});
   return absl::StrFormat(
-      "f32, %d parameters in %d tensors, %d shards, %d workers, sgd learning_rate %.9g momentum "
-      "%.9g, sum divided by %.9g",
-      total, layout.tensor_counts.size(), layout.shards, layout.world_size,
-      layout.sgd.learning_rate, layout.sgd.momentum, layout.sgd.divisor);
+      "%s, f32, %d parameters in %d tensors, %d shards, %d workers, sgd learning_rate %.9g "
+      "momentum %.9g, sum divided by %.9g",
+      layout.mode == PsMode::kAsync ? "async" : absl::StrCat("sync, ", order), total,
+      layout.tensor_counts.size(), layout.shards, layout.world_size, layout.sgd.learning_rate,
+      layout.sgd.momentum, layout.sgd.divisor);
 }
 
 uint64_t FingerprintOf(const PsLayout& layout) {
-  std::vector<int64_t> words = {
-      layout.shards, layout.world_size, std::bit_cast<int32_t>(layout.sgd.learning_rate),
-      std::bit_cast<int32_t>(layout.sgd.momentum), std::bit_cast<int32_t>(layout.sgd.divisor)};
+  std::vector<int64_t> words = {static_cast<int64_t>(layout.mode),
+                                static_cast<int64_t>(layout.order),
+                                layout.shards,
+                                layout.world_size,
+                                std::bit_cast<int32_t>(layout.sgd.learning_rate),
+                                std::bit_cast<int32_t>(layout.sgd.momentum),
+                                std::bit_cast<int32_t>(layout.sgd.divisor)};
   words.insert(words.end(), layout.tensor_counts.begin(), layout.tensor_counts.end());
   return Fingerprint64(std::as_bytes(std::span(words)));
 }

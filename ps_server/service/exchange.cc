@@ -9,19 +9,6 @@
 namespace lockstep {
 namespace {
 
-// The step that a frame is about; 0 for start-up and start values.
-int64_t StepOf(const PsFrame& header) {
-  switch (header.kind()) {
-    case PUSH:
-      return header.step();
-    case PULL:
-    case PARAMETERS:
-      return header.version();
-    default:
-      return 0;
-  }
-}
-
 int64_t CountBytes(std::span<const Bytes> slices) {
   int64_t bytes = 0;
   for (const Bytes slice : slices) bytes += static_cast<int64_t>(slice.size());
@@ -56,6 +43,7 @@ absl::Status Exchange::Configure(const PsServerConfig& config) {
   }
   config_ = config;
   limits_ = config.limits;
+  books_.Open(config.mode, config.world_size);
   std::vector<int64_t> waiting;
   for (const auto& [stream, state] : streams_) {
     if (state.hello.has_value() && !state.closing) waiting.push_back(stream);
@@ -81,17 +69,8 @@ void Exchange::Refuse(int64_t stream, const absl::Status& status) {
   state.closing = true;
   const auto owner = stream_of_.find(state.worker);
   if (owner != stream_of_.end() && owner->second == stream) stream_of_.erase(owner);
-  outgoing_.push_back({stream, {MakeRefused(status), nullptr, /*last=*/true}});
+  outgoing_.push_back({stream, {.header = MakeRefused(status), .payload = {}, .last = true}});
   ++counters_.refused_streams;
-}
-
-// For frames that were taken: those are of the version served or of the next one, so that there
-// are never more than two books. A late frame of a step whose event is out changes no event.
-Traffic* Exchange::BookOf(const PsFrame& header) {
-  const int64_t step = StepOf(header);
-  const int64_t served = serving_.step.version;
-  const bool open = step > served || (step == served && !serving_.reported);
-  return step > 0 && open ? &steps_[step] : &outside_;
 }
 
 void Exchange::Received(int64_t stream, std::span<const Bytes> slices) {
@@ -102,22 +81,22 @@ void Exchange::Received(int64_t stream, std::span<const Bytes> slices) {
   absl::StatusOr<Frame> frame = DecodeFrame(slices);
   const Traffic received = {.received_bytes = bytes, .received_messages = 1};
   if (state.closing) {
-    outside_ += received;
-    return;
+    return books_.BookOutside(received);
   }
   if (bytes > limits_.message_bytes_max) {
     frame = absl::ResourceExhaustedError(absl::StrCat(
         "frame of ", bytes, " bytes exceeds limits.message_bytes_max ", limits_.message_bytes_max));
   }
   if (!frame.ok()) {
-    outside_ += received;
+    books_.BookOutside(received);
     ++counters_.malformed_frames;
     return Refuse(stream, frame.status());
   }
   const absl::Status status = Dispatch(stream, &state, *frame);
   if (!status.ok()) Refuse(stream, status);
   // Booked only now, when it is known whether the frame was taken: a refused one may name any step.
-  *(state.closing ? &outside_ : BookOf(frame->header)) += received;
+  if (state.closing) return books_.BookOutside(received);
+  books_.Book(frame->header, received);
 }
 
 absl::Status Exchange::Dispatch(int64_t stream, StreamState* state, const Frame& frame) {
@@ -144,19 +123,52 @@ absl::Status Exchange::Dispatch(int64_t stream, StreamState* state, const Frame&
       Deliver(Drive(InitEvent{id, chunk}), stream);
       return absl::OkStatus();
     case PUSH:
+      state->pushed = true;
       Deliver(Drive(PushEvent{id, chunk}), stream);
       return absl::OkStatus();
     case PULL:
-      if (state->replying) {
+      if (state->owed > 0) {
         return absl::ResourceExhaustedError(absl::StrCat(
             "worker ", state->worker, " pulls again before its last pull was answered"));
       }
-      Deliver(Drive(PullEvent{id, header.version()}), stream);
+      Deliver(Drive(PullEvent{id}), stream);
       return absl::OkStatus();
+    case PING:
+      return OnPing(stream, state, frame);
     default:
       return absl::InvalidArgumentError(
           absl::StrCat("a worker sends no frame of kind ", static_cast<int>(header.kind())));
   }
+}
+
+// Only while nothing is trained, so that no measured step pays for it and its bytes are set-up's.
+absl::Status Exchange::OnPing(int64_t stream, StreamState* state, const Frame& frame) {
+  if (state->pushed || shard_->last_step(state->worker) > 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("worker ", state->worker, " pings after its first push"));
+  }
+  if (state->owed > 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("worker ", state->worker, " pings again before its last answer was sent"));
+  }
+  Outgoing pong;
+  pong.header = MakeHeader(PONG, state->worker);
+  pong.payload.reserve(static_cast<size_t>(frame.payload_bytes));
+  for (const Bytes piece : frame.payload) {
+    pong.payload.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+  }
+  ++state->owed;
+  outgoing_.push_back({stream, std::move(pong)});
+  return absl::OkStatus();
+}
+
+PsFrame Exchange::MakeHeader(PsKind kind, int32_t worker) const {
+  PsFrame header;
+  header.set_kind(kind);
+  header.set_worker(worker);
+  header.set_shard(config_->server);
+  header.set_epoch(config_->epoch);
+  return header;
 }
 
 void Exchange::Greet(int64_t stream) {
@@ -185,20 +197,23 @@ absl::Status Exchange::Admit(int64_t stream, const PsFrame& hello) {
   state.worker = hello.worker();
   state.incarnation = hello.incarnation();
   Outgoing welcome;
-  welcome.header.set_kind(WELCOME);
-  welcome.header.set_shard(config_->server);
+  welcome.header = MakeHeader(WELCOME, hello.worker());
   welcome.header.set_version(shard_->version());
-  welcome.header.set_epoch(config_->epoch);
   outgoing_.push_back({stream, std::move(welcome)});
   return absl::OkStatus();
 }
 
 absl::Status Exchange::CheckLayout(const PsFrame& hello) {
   const PsLayout layout = {
+      .mode = config_->mode,
+      .order = config_->order,
       .tensor_counts = {hello.tensor_counts().begin(), hello.tensor_counts().end()},
       .shards = config_->servers,
       .world_size = config_->world_size,
       .sgd = config_->sgd};
+  // Before anybody adds up the numbers of a stranger.
+  RETURN_IF_ERROR(Annotate(CountElements(layout.tensor_counts).status(),
+                           absl::StrCat("worker ", hello.worker())));
   if (FingerprintOf(layout) != hello.layout()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "worker ", hello.worker(), " and server ", config_->server, " disagree: worker has ",
@@ -222,32 +237,31 @@ absl::Status Exchange::MakeShard(const PsLayout& layout, int32_t worker) {
   }
   ASSIGN_OR_RETURN(const std::vector<ShardRange> ranges,
                    Partition(layout.tensor_counts, config_->servers));
-  const ShardOptions options = {.shard = config_->server,
-                                .count = ranges[static_cast<size_t>(config_->server)].count,
+  const ShardOptions options = {.mode = layout.mode,
+                                .order = layout.order,
+                                .shard = config_->server,
+                                .range = ranges[static_cast<size_t>(config_->server)],
                                 .world_size = config_->world_size,
-                                .sgd = config_->sgd,
+                                .sgd = layout.sgd,
                                 .staged_bytes_max = limits_.staged_bytes_max,
                                 .sync_timeout_ms = limits_.sync_timeout_ms};
   ASSIGN_OR_RETURN(shard_, Shard::Create(options));
   layout_ = layout;
   layout_worker_ = worker;
-  serving_.served.assign(static_cast<size_t>(config_->world_size), false);
   return absl::OkStatus();
 }
 
 ShardOutput Exchange::Drive(const ShardEvent& event) {
   const int64_t start_ns = clock_.NowNs();
   ShardOutput output = shard_->Handle(event, start_ns);
+  books_.SetDuplicates(shard_->duplicates());
   if (output.update.has_value()) {
-    Report();
-    serving_.step = {};
-    serving_.step.step = output.update->step;
-    serving_.step.shard = config_->server;
-    serving_.step.version = output.update->version;
-    serving_.step.wait_ns = output.update->wait_ns;
-    serving_.step.apply_ns = clock_.NowNs() - start_ns;
-    serving_.served.assign(serving_.served.size(), false);
-    serving_.reported = false;
+    books_.Apply({.update = *output.update,
+                  .shard = config_->server,
+                  .apply_start_ns = start_ns,
+                  .apply_ns = clock_.NowNs() - start_ns,
+                  .traffic = {},
+                  .replies = {}});
   }
   return output;
 }
@@ -257,14 +271,12 @@ void Exchange::Deliver(const ShardOutput& output, int64_t sender) {
     const auto found = stream_of_.find(reply.worker);
     if (found == stream_of_.end()) continue;  // its stream broke; it will attach and pull again
     Outgoing out;
-    out.header.set_kind(PARAMETERS);
-    out.header.set_worker(reply.worker);
-    out.header.set_shard(config_->server);
+    out.header = MakeHeader(PARAMETERS, reply.worker);
+    out.header.set_step(reply.step);
     out.header.set_version(reply.version);
     out.header.set_total(static_cast<int64_t>(reply.parameters->size()));
-    out.header.set_epoch(config_->epoch);
     out.parameters = reply.parameters;
-    streams_[found->second].replying = true;
+    ++streams_[found->second].owed;
     outgoing_.push_back({found->second, std::move(out)});
   }
   for (const ShardRefusal& refusal : output.refusals) {
@@ -273,30 +285,17 @@ void Exchange::Deliver(const ShardOutput& output, int64_t sender) {
   }
 }
 
-void Exchange::Sent(const PsFrame& header, int64_t bytes, bool complete, int64_t stream) {
-  *BookOf(header) += {.sent_bytes = bytes, .sent_messages = 1};
-  if (!complete || header.kind() != PARAMETERS) return;
+void Exchange::Sending(const PsFrame& header, int64_t bytes, bool complete, int64_t stream) {
+  books_.Book(header, {.sent_bytes = bytes, .sent_messages = 1});
+  books_.Touch(header, clock_.NowNs());
+  const bool answer = header.kind() == PARAMETERS || header.kind() == PONG;
   const auto found = streams_.find(stream);
-  if (found != streams_.end()) found->second.replying = false;
-  if (header.version() != serving_.step.version) return;
-  serving_.served[static_cast<size_t>(header.worker())] = true;
-  if (std::count(serving_.served.begin(), serving_.served.end(), false) == 0) Report();
+  if (complete && answer && found != streams_.end()) --found->second.owed;
 }
 
-void Exchange::Report() {
-  if (serving_.reported || serving_.served.empty()) return;
-  serving_.reported = true;
-  if (serving_.step.version == 0) {
-    reported_set_up_ = outside_;
-    if (events_.set_up) events_.set_up(outside_);
-    return;
-  }
-  const auto book = steps_.extract(serving_.step.step);
-  if (!book.empty()) serving_.step.traffic = book.mapped();
-  serving_.step.duplicates = shard_->duplicates() - reported_duplicates_;
-  reported_steps_ += serving_.step.traffic;
-  reported_duplicates_ = shard_->duplicates();
-  if (events_.step) events_.step(serving_.step);
+void Exchange::Sent(const PsFrame& header, bool complete) {
+  books_.Touch(header, clock_.NowNs());
+  if (complete && header.kind() == PARAMETERS) books_.Replied(header.worker(), header.step());
 }
 
 void Exchange::Closed(int64_t stream) {
@@ -329,14 +328,5 @@ PsCounters Exchange::counters() const {
   if (shard_.has_value()) counters.duplicates = shard_->duplicates();
   return counters;
 }
-
-Traffic Exchange::traffic() const {
-  Traffic sum = outside_;
-  sum += reported_steps_;
-  for (const auto& [step, traffic] : steps_) sum += traffic;
-  return sum;
-}
-
-Traffic Exchange::unreported() const { return traffic() - reported_set_up_ - reported_steps_; }
 
 }  // namespace lockstep

@@ -3,14 +3,12 @@
 // the shard's messages into frames; whoever does the I/O gives each stream a number. A HELLO that
 // comes before Configure waits, at most limits.connect_timeout_ms. Whatever is refused is answered
 // with a REFUSED frame that says why, the stream ends, the server lives, and a counter remembers.
-// Bounds: streams kStreamsMax; queued for a stream: WELCOME, one reply, REFUSED.
-// Bytes are booked by what a frame is about, never by when it comes: step t has its pushes, the
-// pulls for version t and the parameters of version t, though a fast worker pushes t + 1 in
-// between. Times come from the clock given. One thread at a time.
+// Before its first push a worker may measure its link: a PING's payload goes back as a PONG.
+// Bounds: streams kStreamsMax; queued for a stream: WELCOME, one PONG, one reply, REFUSED. Which
+// update each byte belongs to: books.h. Times come from the clock given. One thread at a time.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -25,6 +23,7 @@
 #include "proto/parameter_server.pb.h"
 #include "ps_server/core/partition.h"
 #include "ps_server/core/shard.h"
+#include "ps_server/service/books.h"
 #include "ps_server/wire/frame.h"
 
 namespace lockstep {
@@ -38,26 +37,10 @@ struct PsServerConfig {
   int32_t servers = 1;
   int32_t world_size = 1;
   int64_t epoch = 0;
-  SgdOptions sgd;  // divisor: world_size for MEAN, 1 for SUM
+  PsMode mode = PsMode::kSync;
+  PsOrder order = PsOrder::kRank;
+  SgdOptions sgd;  // divisor: world_size for MEAN, 1 for SUM and for ASYNC
   Limits limits;
-};
-
-struct StepServed {
-  int64_t step = 0;
-  int32_t shard = 0;
-  int64_t version = 0;
-  int64_t wait_ns = 0;
-  int64_t apply_ns = 0;
-  Traffic traffic;         // exactly of this step: pushes, pulls and parameters
-  int64_t duplicates = 0;  // chunks, since the previous one
-};
-// Called by whoever drives the exchange; they must not call back.
-struct PsServerEvents {
-  // Every worker has the start values; all traffic so far that belongs to no step: HELLO, WELCOME,
-  // INIT, version 0, and what was refused.
-  std::function<void(const Traffic&)> set_up;
-  // A step is applied and every worker has its parameters (or a later step came, or the run ends).
-  std::function<void(const StepServed&)> step;
 };
 
 struct PsCounters {
@@ -68,34 +51,35 @@ struct PsCounters {
 
 struct Outgoing {
   PsFrame header;
-  SharedParameters
-      parameters;     // PARAMETERS: the whole shard, to be cut into chunks; null otherwise
-  bool last = false;  // the stream ends after it
+  SharedParameters parameters = nullptr;  // PARAMETERS: the whole shard, to be cut into chunks
+  std::string payload;                    // PONG
+  bool last = false;                      // the stream ends after it
 };
 
 class Exchange {
  public:
   Exchange(std::string token, PsServerEvents events, const Clock& clock)
-      : token_(std::move(token)), events_(std::move(events)), clock_(clock) {}
+      : token_(std::move(token)), clock_(clock), books_(std::move(events)) {}
 
   // Errors: FailedPrecondition when called twice, InvalidArgument when the numbers make no sense.
   absl::Status Configure(const PsServerConfig& config);
   void Opened(int64_t stream, const std::string& token);
   void Received(int64_t stream, std::span<const Bytes> slices);
-  // A chunk of `bytes` with this header went to the transport; `complete`: the last one of its
-  // Outgoing.
-  void Sent(const PsFrame& header, int64_t bytes, bool complete, int64_t stream);
+  // A frame of `bytes` with this header is handed to the transport; `complete`: the last one of its
+  // Outgoing, so that the next answer may be asked for.
+  void Sending(const PsFrame& header, int64_t bytes, bool complete, int64_t stream);
+  // The transport has taken it.
+  void Sent(const PsFrame& header, bool complete);
   void Closed(int64_t stream);
   void Tick();
-  // Reports what is applied, but not known to be with every worker. For the end of a run.
-  void Report();
+  // Reports what is applied, but not known to be with its workers. For the end of a run.
+  void Report() { books_.Close(); }
 
   std::vector<std::pair<int64_t, Outgoing>> TakeOutgoing() { return std::exchange(outgoing_, {}); }
   int64_t chunk_bytes() const { return limits_.chunk_bytes; }
   PsCounters counters() const;
-  Traffic traffic() const;  // all of it
-  // Not part of any event so far.
-  Traffic unreported() const;
+  Traffic traffic() const { return books_.traffic(); }        // all of it
+  Traffic unreported() const { return books_.unreported(); }  // not part of any event so far
 
  private:
   struct StreamState {
@@ -103,28 +87,23 @@ class Exchange {
     std::optional<PsFrame> hello;  // waits for Configure
     int32_t worker = -1;           // admitted
     int64_t incarnation = 0;
-    bool replying = false;
+    bool pushed = false;
+    int owed = 0;  // answers that the transport does not have yet
     bool closing = false;
   };
-  // The version that workers are pulling, until all have it.
-  struct Serving {
-    StepServed step;
-    std::vector<bool> served;  // [rank]
-    bool reported = false;
-  };
 
-  Traffic* BookOf(const PsFrame& header);
   void Refuse(int64_t stream, const absl::Status& status);
   void Greet(int64_t stream);
   absl::Status Admit(int64_t stream, const PsFrame& hello);
   absl::Status CheckLayout(const PsFrame& hello);
   absl::Status MakeShard(const PsLayout& layout, int32_t worker);
   absl::Status Dispatch(int64_t stream, StreamState* state, const Frame& frame);
+  absl::Status OnPing(int64_t stream, StreamState* state, const Frame& frame);
+  PsFrame MakeHeader(PsKind kind, int32_t worker) const;
   ShardOutput Drive(const ShardEvent& event);
   void Deliver(const ShardOutput& output, int64_t sender);
 
   const std::string token_;
-  const PsServerEvents events_;
   const Clock& clock_;
   Limits limits_;
   std::optional<PsServerConfig> config_;
@@ -134,13 +113,8 @@ class Exchange {
   std::map<int64_t, StreamState> streams_;
   std::map<int32_t, int64_t> stream_of_;  // worker -> stream
   std::vector<std::pair<int64_t, Outgoing>> outgoing_;
-  Serving serving_;
   PsCounters counters_;
-  Traffic outside_;                   // of no step, or of a step whose event is out already
-  std::map<int64_t, Traffic> steps_;  // without an event yet: the one served and the one staged
-  Traffic reported_set_up_;
-  Traffic reported_steps_;
-  int64_t reported_duplicates_ = 0;
+  Books books_;
 };
 
 }  // namespace lockstep

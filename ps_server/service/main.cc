@@ -1,12 +1,16 @@
 // main.cc: one parameter server: binds, joins, learns what the run is, serves until it is told to
 // stop.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/abort.h"
 #include "base/clock.h"
 #include "base/heap.h"
@@ -51,7 +55,7 @@ class ServerRecord {
                   *record.mutable_set_up()->mutable_traffic() = CountOf(traffic);
                   writer_->Write(record);
                 },
-            .step = [this](const StepServed& step) { Write(step); }};
+            .update = [this](const UpdateServed& served) { Write(served); }};
   }
 
   void End(const absl::Status& status, const Traffic& traffic) {
@@ -69,23 +73,55 @@ class ServerRecord {
   absl::Status status() const { return writer_ == nullptr ? absl::OkStatus() : writer_->status(); }
 
  private:
-  void Write(const StepServed& step) {
+  void Write(const UpdateServed& served) {
+    const ShardUpdate& update = served.update;
+    if (update.non_finite.has_value()) Warn(served.shard, update.step, *update.non_finite);
     Record record;
     Applied* applied = record.mutable_applied();
-    applied->set_step(step.step);
-    applied->set_shard(step.shard);
-    applied->set_version(step.version);
-    applied->set_wait_ns(step.wait_ns);
-    applied->set_apply_ns(step.apply_ns);
-    *applied->mutable_traffic() = CountOf(step.traffic);
-    applied->set_duplicates(step.duplicates);
+    applied->set_step(update.step);
+    applied->set_shard(served.shard);
+    applied->set_version(update.version);
+    applied->set_wait_ns(update.wait_ns);
+    applied->set_apply_start_ns(served.apply_start_ns);
+    applied->set_apply_ns(served.apply_ns);
+    *applied->mutable_traffic() = CountOf(served.traffic);
+    applied->set_duplicates(served.duplicates);
+    for (const WorkerSpan& push : update.pushes) *applied->add_push() = SpanOf(push);
+    for (const WorkerSpan& reply : served.replies) *applied->add_reply() = SpanOf(reply);
+    if (update.worker.has_value()) applied->set_worker(*update.worker);
+    if (update.staleness.has_value()) Put(*update.staleness, applied);
     writer_->Write(record);
-    step_ = step.step;
+    step_ = std::max<int64_t>(step_, update.step);
+  }
+
+  static PeerSpan SpanOf(const WorkerSpan& span) {
+    PeerSpan peer;
+    peer.set_worker(span.worker);
+    peer.set_start_ns(span.start_ns);
+    peer.set_end_ns(span.end_ns);
+    return peer;
+  }
+  static void Put(const Staleness& staleness, Applied* applied) {
+    applied->set_update_staleness(staleness.update);
+    applied->set_clock_staleness(staleness.clock);
+    if (staleness.gap_ns.has_value()) applied->set_gap_ns(*staleness.gap_ns);
+    if (staleness.cycle_ns.has_value()) applied->set_cycle_ns(*staleness.cycle_ns);
+  }
+  // Workers look at their gradients before they push, so this is a second line of defence. Said
+  // once: later steps are made of what this one spoilt.
+  void Warn(int32_t server, int64_t step, const NonFiniteValue& value) {
+    if (std::exchange(warned_, true)) return;
+    absl::FPrintF(
+        stderr,
+        "server %d, step %d: the push of worker %d is not finite in tensor %d, element %d; "
+        "the sums of its block are NaN\n",
+        server, step, value.worker, value.tensor, value.element);
   }
 
   const Clock& clock_;
   std::unique_ptr<RecordWriter> writer_;
   std::atomic<int64_t> step_ = 0;  // last one served
+  bool warned_ = false;
 };
 
 PsServerConfig ConfigFrom(const Start& start, int index) {
@@ -96,7 +132,11 @@ PsServerConfig ConfigFrom(const Start& start, int index) {
   config.servers = run.servers();
   config.world_size = run.world_size();
   config.epoch = start.epoch();
-  config.sgd = SgdFrom(experiment, run.world_size());
+  config.mode = run.variant().ps().mode() == Ps::ASYNC ? PsMode::kAsync : PsMode::kSync;
+  // An asynchronous update is one push alone: there is no sum whose order could matter.
+  const bool exact = experiment.reduction_order() == EXACT && config.mode == PsMode::kSync;
+  config.order = exact ? PsOrder::kExact : PsOrder::kRank;
+  config.sgd = SgdFrom(experiment, run.variant(), run.world_size());
   config.limits = LimitsFrom(experiment.limits());
   return config;
 }

@@ -44,7 +44,9 @@ struct ServerStream {
   int64_t id = 0;
   grpc::ByteBuffer incoming;
   std::deque<Outgoing> queue;
-  int64_t sent = 0;  // elements of queue.front().parameters
+  int64_t sent = 0;                 // elements of queue.front().parameters
+  PsFrame in_flight;                // header of the frame being written
+  bool in_flight_complete = false;  // the last one of its Outgoing
   bool reading = false;
   bool writing = false;
   bool last_written = false;  // nothing follows: REFUSED
@@ -181,7 +183,11 @@ void GrpcPsService::On(const Tag& tag, bool ok) {
       break;
     case Op::kWrite:
       stream->writing = false;
-      if (!ok) stream->broken = true;
+      if (ok) {
+        exchange_.Sent(stream->in_flight, stream->in_flight_complete);
+      } else {
+        stream->broken = true;
+      }
       WriteNext(stream);
       break;
     case Op::kFinish:
@@ -257,11 +263,14 @@ void GrpcPsService::WriteNext(ServerStream* stream) {
     front.header.set_offset(stream->sent);
     stream->sent += count;
     complete = stream->sent == total;
+  } else if (!front.payload.empty()) {
+    payload = grpc::Slice(front.payload);
   }
   const grpc::ByteBuffer buffer = MakeBuffer(front.header, payload);
   stream->writing = true;
-  // Reported first, so that whoever receives the last bytes of a step finds its event.
-  exchange_.Sent(front.header, static_cast<int64_t>(buffer.Length()), complete, stream->id);
+  stream->in_flight = front.header;
+  stream->in_flight_complete = complete;
+  exchange_.Sending(front.header, static_cast<int64_t>(buffer.Length()), complete, stream->id);
   stream->io.Write(buffer, &stream->write);
   if (!complete) return;
   stream->last_written = front.last;

@@ -1,5 +1,5 @@
-// group.h: n ranks as n threads over either transport, for tests. Each Run gives every rank one
-// thread.
+// group.h: n ranks as n threads over either transport, for tests, and the ways to all-reduce among
+// them. Each Run gives every rank one thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "allreduce/communicator.h"
 #include "allreduce/transport/fault_link.h"
 #include "allreduce/transport/in_process.h"
@@ -19,6 +20,7 @@
 #include "base/abort.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "tests/allreduce/dying_link.h"
 
 namespace lockstep {
 
@@ -70,13 +72,47 @@ inline Limits TestLimits(int64_t sync_timeout_ms = 10'000) {
   return limits;
 }
 
+// A way to all-reduce. Its servers are ranks beyond those that hold input.
+struct Way {
+  Algorithm algorithm = Algorithm::kRing;
+  int servers = 0;
+};
+inline std::string NameOf(const Way& way) {
+  switch (way.algorithm) {
+    case Algorithm::kRing:
+      return "Ring";
+    case Algorithm::kNaive:
+      return "Naive";
+    case Algorithm::kTree:
+      return "Tree";
+    case Algorithm::kPsExchange:
+      return absl::StrCat("Servers", way.servers);
+  }
+  return "Unknown";
+}
+inline std::vector<Way> AllWays() {
+  return {{Algorithm::kRing},          {Algorithm::kNaive},         {Algorithm::kTree},
+          {Algorithm::kPsExchange, 1}, {Algorithm::kPsExchange, 2}, {Algorithm::kPsExchange, 3}};
+}
+
 struct GroupOptions {
-  int n = 1;
+  int n = 1;  // ranks, the way's servers included
   Transport transport = Transport::kInProcess;
   int channels = 1;
   Limits limits = TestLimits();
   std::vector<std::pair<int, FaultRule>> faults = {};  // (rank, rule)
+  Way way = {};
+  int dying_rank = -1;  // it is killed in its first wait after so many sends
+  int dying_sends = 0;
 };
+
+// `inputs` ranks that hold input, and the way's servers.
+inline GroupOptions OptionsOf(const Way& way, int inputs) {
+  GroupOptions options;
+  options.n = inputs + way.servers;
+  options.way = way;
+  return options;
+}
 
 class RankGroup {
  public:
@@ -91,11 +127,16 @@ class RankGroup {
         if (owner == rank) rules.push_back(rule);
       }
       CommunicatorOptions communicator;
+      communicator.algorithm = options.way.algorithm;
       communicator.channels = options.channels;
+      communicator.servers = options.way.servers;
       communicator.limits = options.limits;
-      communicators_.push_back(MakeHostCommunicator(
-          MakeFaultLink(std::move(links[static_cast<size_t>(rank)]), std::move(rules), clock_),
-          clock_, communicator));
+      std::unique_ptr<Link> link =
+          MakeFaultLink(std::move(links[static_cast<size_t>(rank)]), std::move(rules), clock_);
+      if (rank == options.dying_rank) {
+        link = std::make_unique<DyingLink>(std::move(link), options.dying_sends);
+      }
+      communicators_.push_back(MakeHostCommunicator(std::move(link), clock_, communicator));
     }
   }
 
@@ -114,6 +155,7 @@ class RankGroup {
   const Clock& clock() const { return clock_; }
   Abort& abort() { return abort_; }
   int n() const { return options_.n; }
+  int inputs() const { return options_.n - options_.way.servers; }
 
  private:
   const GroupOptions options_;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstring>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -82,6 +84,57 @@ TEST(ReportTest, NonsenseIsNoReport) {
     if (!decoded.has_value()) continue;
     for (const int rank : decoded->lost) EXPECT_LT(rank, 4);
     EXPECT_FALSE(ToString(decoded->call).empty());
+  }
+}
+
+// Whatever numbers a peer sends for what is named here, there is a text.
+TEST(CallTest, EveryByteHasAText) {
+  for (int byte = 0; byte < 256; ++byte) {
+    CallDescription call;
+    call.operation = static_cast<Operation>(byte);
+    call.dtype = static_cast<Dtype>(byte);
+    call.op = static_cast<ReduceOp>(byte);
+    call.algorithm = static_cast<Algorithm>(byte);
+    EXPECT_THAT(ToString(call), HasSubstr(", count 0, ")) << byte;
+  }
+}
+
+TEST(CallTest, TextsNameWhatCallsDifferIn) {
+  CallDescription call;
+  call.sequence = 3;
+  call.count = 9;
+  call.tile_bytes = 64;
+  call.dtype = Dtype::kBf16;
+  call.op = ReduceOp::kMax;
+  call.algorithm = Algorithm::kPsExchange;
+  call.servers = 2;
+  EXPECT_EQ(
+      ToString(call),
+      "all_reduce #3 (bf16 max, count 9, ps_exchange, 2 servers, 1 channel, tiles of 64 bytes)");
+  call.operation = Operation::kBroadcast;
+  call.root = 1;
+  call.servers = 1;
+  call.channels = 2;
+  EXPECT_EQ(ToString(call),
+            "broadcast #3 (bf16 root 1, count 9, ps_exchange, 1 server, 2 channels, tiles of 64 "
+            "bytes)");
+  call.operation = Operation::kPingPong;
+  call.algorithm = Algorithm::kRing;
+  call.servers = 0;
+  EXPECT_EQ(ToString(call), "ping_pong #3 (bf16, count 9, ring, 2 channels, tiles of 64 bytes)");
+}
+
+// Each field is part of what is compared and hashed.
+TEST(CallTest, ADifferenceInAnyByteShows) {
+  const CallDescription call;
+  for (size_t byte = 0; byte < sizeof(call); ++byte) {
+    CallDescription other;
+    std::array<std::byte, sizeof(call)> bytes{};
+    std::memcpy(bytes.data(), &call, sizeof(call));
+    bytes[byte] ^= std::byte{1};
+    std::memcpy(&other, bytes.data(), sizeof(other));
+    EXPECT_FALSE(call == other) << byte;
+    EXPECT_NE(FingerprintOf(call), FingerprintOf(other)) << byte;
   }
 }
 

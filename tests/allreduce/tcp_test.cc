@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "allreduce/transport/tcp_hello.h"
+#include "base/status.h"
 #include "tests/allreduce/group.h"
 #include "tests/support/status_matchers.h"
 
@@ -21,6 +22,7 @@ namespace lockstep {
 namespace {
 
 using absl::StatusCode;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr int64_t kExpiryMs = 300;
@@ -67,6 +69,7 @@ TEST_F(MeshTest, NamesEveryRankThatDidNotConnect) {
                                                       "(limits.connect_timeout_ms) with ranks 2 (",
                                                       endpoints_[2].ToString(), "), 3 (",
                                                       endpoints_[3].ToString(), ")")));
+    EXPECT_THAT(BlamedBy(statuses[rank]), ElementsAre("rank 2", "rank 3"));
   }
 }
 
@@ -80,8 +83,17 @@ TEST_F(MeshTest, ConnectTimeoutAtItsLeast) {
 TEST_F(MeshTest, NamesARankWhoseListenerIsGone) {
   ListenFor(2);
   listeners_[0] = Listener();
-  EXPECT_THAT(Connect(Group(1)).status(),
-              StatusIs(StatusCode::kUnavailable, "rank 1: rank 0 at 127.0.0.1:"));
+  const absl::Status status = Connect(Group(1)).status();
+  EXPECT_THAT(status, StatusIs(StatusCode::kUnavailable, "rank 1: rank 0 at 127.0.0.1:"));
+  EXPECT_THAT(BlamedBy(status), ElementsAre("rank 0"));
+}
+
+TEST_F(MeshTest, NamesARankWhoseAddressIsOfNoUse) {
+  ListenFor(2);
+  endpoints_[0].host = "no-such-host.invalid";
+  const absl::Status status = Connect(Group(1)).status();
+  EXPECT_THAT(status, StatusIs(StatusCode::kNotFound, "rank 1 to rank 0: "));
+  EXPECT_THAT(BlamedBy(status), ElementsAre("rank 0"));
 }
 
 TEST_F(MeshTest, AnAbortEndsTheWait) {

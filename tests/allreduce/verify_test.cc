@@ -115,13 +115,70 @@ TEST(VerifyTest, WrongFinalValue) {
                 "chunk 0 ends with ranks {0} of chunk 0, expected ranks {0, 1}");
 }
 
-// All the right ranks, but of the other chunk: nothing was folded, so only the end can show it.
+// All the right ranks, but of the other chunk: nothing was folded.
 TEST(VerifyTest, WrongFinalValueOfTheRightRanks) {
   const Schedule swapped =
       TwoRanks(2, {{{{.send_to = 1, .in = 0}, {.send_to = 1, .in = 1}}},
                    {{{.recv_from = 0, .out = 1}, {.recv_from = 0, .out = 0}}}});
   ExpectFinding(Verify(swapped, BroadcastGoal(swapped, 0)), Fault::kWrongFinalValue, 1, 0, 1,
                 "chunk 0 ends with ranks {0} of chunk 1, expected ranks {0}");
+  // Chunks differ in size by one element, so the first such write is a fault already.
+  ExpectFinding(Verify(swapped, BroadcastGoal(swapped, 0)), Fault::kDifferentChunks, 1, 0, 0,
+                "writes chunk 0 to 1, a place of chunk 1");
+}
+
+TEST(VerifyTest, AFoldAddsWhatOutHolds) {
+  auto moves = Exchange();
+  moves[1][0][1] = {.recv_from = 0, .out = 0, .fold = true};  // instead of .in = 0
+  EXPECT_THAT(AllReduceReport(TwoRanks(1, moves)).ToStatus(), IsOk());
+  moves[1][0][1].in = 0;  // as well as it
+  ExpectFinding(AllReduceReport(TwoRanks(1, moves)), Fault::kDoubleCount, 1, 0, 1,
+                "folds ranks {1} of chunk 0 a second time");
+  moves[1][0][1].out = kNone;
+  ExpectFinding(AllReduceReport(TwoRanks(1, moves)), Fault::kMalformed, 1, 0, 1, "has no out");
+  Schedule schedule = TwoRanks(1, Exchange());
+  schedule.scratch = 1;
+  schedule.ranks[0][0].moves.push_back({.in = 0, .out = 1, .fold = true});
+  ExpectFinding(AllReduceReport(schedule), Fault::kEmptyValue, 0, 0, 2, "chunk 1, which is empty");
+}
+
+TEST(VerifyTest, ScratchHoldsValuesOfItsOwnChunk) {
+  Schedule schedule = TwoRanks(2, Exchange());
+  schedule.scratch = 3;  // ids 2, 3, 4: of chunks 0, 1, 0
+  schedule.ranks[0][0].moves.push_back({.in = 0, .out = 2});
+  schedule.ranks[0][0].moves.push_back({.in = 2, .out = 4});
+  EXPECT_FALSE(AllReduceReport(schedule).Has(Fault::kDifferentChunks));
+  schedule.ranks[0][0].moves.push_back({.in = 4, .out = 3});
+  ExpectFinding(AllReduceReport(schedule), Fault::kDifferentChunks, 0, 0, 4,
+                "writes chunk 0 to 3, a place of chunk 1");
+}
+
+TEST(VerifyTest, OneLaneAloneUsesAScratchChunk) {
+  auto moves = Exchange();
+  moves[0][0].push_back({.in = 0, .out = 1});
+  moves[0].push_back({{.in = 1, .out = 0, .wait_lane = 0, .wait_move = 2}});
+  Schedule schedule = TwoRanks(1, moves);
+  schedule.scratch = 1;
+  ExpectFinding(AllReduceReport(schedule), Fault::kMalformed, 0, 1, 0, "which is lane 0's");
+  schedule.ranks[0][1].moves.clear();
+  EXPECT_THAT(AllReduceReport(schedule).ToStatus(), IsOk());
+}
+
+TEST(VerifyTest, RanksThatContributeNothingWantNothing) {
+  // Rank 2 adds what 0 and 1 send and answers; its own chunk starts empty and may end as it likes.
+  auto moves = Exchange();
+  for (auto& rank : moves) rank[0] = {{.send_to = 2, .in = 0}, {.recv_from = 2, .out = 0}};
+  moves.push_back({{{.recv_from = 0, .out = 0},
+                    {.recv_from = 1, .send_to = 0, .in = 0, .out = 0},
+                    {.send_to = 1, .in = 0}}});
+  Schedule schedule = TwoRanks(1, moves);
+  schedule.contributors = 2;
+  EXPECT_THAT(AllReduceReport(schedule).ToStatus(), IsOk());
+  schedule.ranks[2][0].moves[1].out = kNone;  // answers rank 1 with rank 0's part alone
+  ExpectFinding(AllReduceReport(schedule), Fault::kWrongFinalValue, 1, 0, 1,
+                "ranks {0} of chunk 0");
+  schedule.ranks[2][0].moves[0] = {.recv_from = 0, .out = 0, .fold = true};
+  ExpectFinding(AllReduceReport(schedule), Fault::kEmptyValue, 2, 0, 0, "chunk 0, which is empty");
 }
 
 TEST(VerifyTest, RaceBetweenLanesAndItsCure) {
@@ -164,6 +221,14 @@ TEST(VerifyTest, MalformedIndicesAreFoundBeforeAnythingRuns) {
   ExpectFinding(with([](Move* m) { m->out = 1; }), Fault::kMalformed, 1, 0, 1, "chunks 1..1");
   ExpectFinding(with([](Move* m) { m->count = 0; }), Fault::kMalformed, 1, 0, 1, "count 0");
   ExpectFinding(with([](Move* m) { m->wait_lane = 3; }), Fault::kMalformed, 1, 0, 1, "lane 3");
+}
+
+TEST(VerifyTest, OneMessageIsDataOrScratch) {
+  Schedule schedule = TwoRanks(1, Exchange());
+  schedule.scratch = 1;
+  schedule.ranks[1][0].moves[0].count = 2;
+  ExpectFinding(AllReduceReport(schedule), Fault::kMalformed, 1, 0, 0,
+                "chunks 0..1 are data and scratch");
 }
 
 TEST(VerifyTest, OneLaneOwnsEachEndOfAConnection) {

@@ -35,21 +35,28 @@ class Reports {
                   MutexLock lock(&mu_);
                   set_up_ += traffic;
                 },
-            .step =
-                [this](const StepServed& step) {
+            .update =
+                [this](const UpdateServed& served) {
                   MutexLock lock(&mu_);
-                  steps_.push_back(step);
+                  updates_.push_back(served);
                 }};
   }
-  std::vector<StepServed> steps() {
+  // An event comes when the transport has taken a reply, which may be after its worker has it.
+  std::vector<UpdateServed> Await(size_t count) {
     MutexLock lock(&mu_);
-    return steps_;
+    EXPECT_TRUE(mu_.AwaitFor(
+        [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return updates_.size() >= count; }, 10'000));
+    return updates_;
+  }
+  Traffic set_up() {
+    MutexLock lock(&mu_);
+    return set_up_;
   }
 
  private:
   Mutex mu_;
   Traffic set_up_ ABSL_GUARDED_BY(mu_);
-  std::vector<StepServed> steps_ ABSL_GUARDED_BY(mu_);
+  std::vector<UpdateServed> updates_ ABSL_GUARDED_BY(mu_);
 };
 
 struct ClusterOptions {
@@ -59,14 +66,18 @@ struct ClusterOptions {
   Limits limits;
   bool configure = true;
   std::string token;
-  std::optional<SgdOptions> sgd;  // the mean with momentum when unset
+  PsMode mode = PsMode::kSync;
+  PsOrder order = PsOrder::kRank;
+  std::optional<SgdOptions> sgd;  // with momentum; the mean in SYNC, when unset
 };
 
 class Cluster {
  public:
   explicit Cluster(const ClusterOptions& options)
       : options_(options),
-        sgd_(options.sgd.value_or(SgdOptions{0.1F, 0.9F, static_cast<float>(options.workers)})) {
+        sgd_(options.sgd.value_or(SgdOptions{
+            0.1F, 0.9F,
+            options.mode == PsMode::kAsync ? 1.0F : static_cast<float>(options.workers)})) {
     for (int32_t k = 0; k < options.servers; ++k) {
       PsServiceOptions service;
       service.token = options.token;
@@ -83,6 +94,8 @@ class Cluster {
             .servers = options_.servers,
             .world_size = options_.workers,
             .epoch = 1,
+            .mode = options_.mode,
+            .order = options_.order,
             .sgd = sgd_,
             .limits = options_.limits};
   }
@@ -92,7 +105,9 @@ class Cluster {
     client.rank = rank;
     client.epoch = 1;
     client.token = options_.token;
-    client.layout = {.tensor_counts = options_.tensors,
+    client.layout = {.mode = options_.mode,
+                     .order = options_.order,
+                     .tensor_counts = options_.tensors,
                      .shards = options_.servers,
                      .world_size = options_.workers,
                      .sgd = sgd_};
@@ -112,12 +127,16 @@ class Cluster {
 
   int64_t count() const { return *CountElements(options_.tensors); }
   std::vector<std::vector<float>> Reference(int64_t steps) const {
-    return ReferenceRun(kSeed, options_.workers, steps, count(), sgd_);
+    return ReferenceRun(
+        kSeed, options_.workers, steps, count(), sgd_,
+        options_.order == PsOrder::kExact ? options_.tensors : std::vector<int64_t>());
   }
   PsService& service(size_t k) { return *services_[k]; }
   Reports& reports() { return reports_; }
   Abort& abort() { return abort_; }
   const Clock& clock() const { return clock_; }
+  const ClusterOptions& options() const { return options_; }
+  const SgdOptions& sgd() const { return sgd_; }
 
  private:
   const ClusterOptions options_;
@@ -127,10 +146,6 @@ class Cluster {
   Reports reports_;
   std::vector<std::unique_ptr<PsService>> services_;
 };
-
-inline bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
 
 // Trains `steps` steps as a worker does, through the synchronizer, in buckets from the end of the
 // arena; every version must have the bits of the reference.

@@ -23,7 +23,7 @@ TEST_F(ExchangeTest, EveryByteOfAStepIsReportedWithIt) {
       Send(10 + w, Pull(w, version));
       const std::vector<Outgoing> out = Out(10 + w);
       ASSERT_EQ(out.size(), 1U);
-      exchange_.Sent(out[0].header, 100, /*complete=*/true, 10 + w);
+      Transmit(out[0], 100);
     }
   };
   serve(0);
@@ -38,14 +38,14 @@ TEST_F(ExchangeTest, EveryByteOfAStepIsReportedWithIt) {
       Send(10 + w, push);
       pushed_bytes += 2 * Bytes_(push) + Bytes_(Pull(w, step));
     }
-    EXPECT_EQ(static_cast<int64_t>(steps_.size()), step - 1);
+    EXPECT_EQ(static_cast<int64_t>(updates_.size()), step - 1);
     serve(step);
-    ASSERT_EQ(static_cast<int64_t>(steps_.size()), step);
-    EXPECT_EQ(steps_.back().step, step);
-    EXPECT_EQ(steps_.back().version, step);
-    EXPECT_EQ(steps_.back().duplicates, 2);
-    EXPECT_EQ(steps_.back().traffic.received_bytes, pushed_bytes);
-    EXPECT_EQ(steps_.back().traffic.sent_bytes, 200);
+    ASSERT_EQ(static_cast<int64_t>(updates_.size()), step);
+    EXPECT_EQ(updates_.back().update.step, step);
+    EXPECT_EQ(updates_.back().update.version, step);
+    EXPECT_EQ(updates_.back().duplicates, 2);
+    EXPECT_EQ(updates_.back().traffic.received_bytes, pushed_bytes);
+    EXPECT_EQ(updates_.back().traffic.sent_bytes, 200);
   }
   EXPECT_EQ(exchange_.unreported().received_bytes, 0);
   EXPECT_EQ(exchange_.counters().duplicates, 4);
@@ -71,7 +71,7 @@ class Interleaved : public ExchangeTest, public testing::WithParamInterface<uint
     if (!worker.replies.empty()) {
       EXPECT_EQ(worker.replies[0].header.kind(), PARAMETERS);
       EXPECT_EQ(worker.replies[0].header.version(), worker.step);
-      exchange_.Sent(worker.replies[0].header, kReplyBytes + worker.step, true, 10 + w);
+      Transmit(worker.replies[0], kReplyBytes + worker.step);
       worker.replies.clear();
       worker.pulling = false;
       ++worker.step;
@@ -120,11 +120,11 @@ TEST_P(Interleaved, EveryStepHasExactlyItsBytes) {
   EXPECT_TRUE(ran_ahead);
   ASSERT_EQ(set_ups_.size(), 1U);
   EXPECT_EQ(set_ups_[0].received_messages, 2 + 1 + 2);  // HELLO, INIT, PULL
-  ASSERT_EQ(steps_.size(), static_cast<size_t>(kSteps));
+  ASSERT_EQ(updates_.size(), static_cast<size_t>(kSteps));
   for (int64_t step = 1; step <= kSteps; ++step) {
-    const StepServed& served = steps_[static_cast<size_t>(step - 1)];
+    const UpdateServed& served = updates_[static_cast<size_t>(step - 1)];
     const Traffic& expected = expected_[static_cast<size_t>(step)];
-    EXPECT_EQ(served.step, step);
+    EXPECT_EQ(served.update.step, step);
     EXPECT_EQ(served.traffic.received_bytes, expected.received_bytes) << "step " << step;
     EXPECT_EQ(served.traffic.received_messages, expected.received_messages) << "step " << step;
     EXPECT_EQ(served.traffic.sent_bytes, 2 * (kReplyBytes + step)) << "step " << step;
@@ -153,9 +153,9 @@ TEST_F(ExchangeTest, RefusedAndLateFramesChangeNoStep) {
   EXPECT_THAT(RefusalOn(20), StatusIs(StatusCode::kInvalidArgument, "begins with one HELLO"));
   for (int32_t w = 0; w < 2; ++w) Send(10 + w, push(w, 2));
   exchange_.Report();
-  ASSERT_EQ(steps_.size(), 2U);
+  ASSERT_EQ(updates_.size(), 2U);
   for (int64_t step = 1; step <= 2; ++step) {
-    EXPECT_EQ(steps_[static_cast<size_t>(step - 1)].traffic.received_bytes,
+    EXPECT_EQ(updates_[static_cast<size_t>(step - 1)].traffic.received_bytes,
               Bytes_(push(0, step)) + Bytes_(push(1, step)));
   }
   EXPECT_EQ(exchange_.unreported().received_bytes - before_bytes,
@@ -166,12 +166,12 @@ TEST_F(ExchangeTest, AStepThatNobodyFetchedIsReportedAtTheEnd) {
   AdmitAll();
   Send(10, Data(INIT, 0, 0, StartValues(1, kCount)));
   for (int32_t w = 0; w < 2; ++w) Send(10 + w, Data(PUSH, w, 1, Gradients(1, w, 1, kCount)));
-  EXPECT_TRUE(steps_.empty());
+  EXPECT_TRUE(updates_.empty());
   exchange_.Report();
-  ASSERT_EQ(steps_.size(), 1U);
-  EXPECT_EQ(steps_[0].step, 1);
+  ASSERT_EQ(updates_.size(), 1U);
+  EXPECT_EQ(updates_[0].update.step, 1);
   exchange_.Report();
-  EXPECT_EQ(steps_.size(), 1U);
+  EXPECT_EQ(updates_.size(), 1U);
 }
 
 }  // namespace

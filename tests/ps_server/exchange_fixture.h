@@ -21,11 +21,12 @@ using absl::StatusCode;
 inline constexpr int64_t kCount = 16;
 inline constexpr int64_t kEpoch = 4;
 
-inline PsServerConfig Config(int32_t world_size) {
+inline PsServerConfig Config(int32_t world_size, PsMode mode = PsMode::kSync) {
   PsServerConfig config;
   config.world_size = world_size;
   config.epoch = kEpoch;
-  config.sgd = {0.1F, 0.9F, static_cast<float>(world_size)};
+  config.mode = mode;
+  config.sgd = {0.1F, 0.9F, mode == PsMode::kAsync ? 1.0F : static_cast<float>(world_size)};
   config.limits.connect_timeout_ms = 400;
   config.limits.sync_timeout_ms = 400;
   return config;
@@ -34,10 +35,11 @@ inline PsServerConfig Config(int32_t world_size) {
 class ExchangeTest : public testing::Test {
  protected:
   PsLayout Layout(std::vector<int64_t> tensors = {10, 6}) const {
-    return {.tensor_counts = std::move(tensors),
+    return {.mode = mode_,
+            .tensor_counts = std::move(tensors),
             .shards = 1,
             .world_size = world_size_,
-            .sgd = Config(world_size_).sgd};
+            .sgd = Config(world_size_, mode_).sgd};
   }
   static PsFrame Header(PsKind kind, int32_t worker, int64_t incarnation = 1) {
     PsFrame frame;
@@ -61,10 +63,15 @@ class ExchangeTest : public testing::Test {
     frame.set_payload(values.data(), values.size() * 4);
     return frame;
   }
-  static PsFrame Pull(int32_t worker, int64_t version) {
+  static PsFrame Pull(int32_t worker, int64_t step) {
     PsFrame frame = Header(PULL, worker);
-    frame.set_version(version);
+    frame.set_step(step);
     return frame;
+  }
+  // A frame of `bytes` goes out on its worker's stream, as the last one of its kind.
+  void Transmit(const Outgoing& out, int64_t bytes) {
+    exchange_.Sending(out.header, bytes, /*complete=*/true, 10 + out.header.worker());
+    exchange_.Sent(out.header, /*complete=*/true);
   }
 
   int64_t Bytes_(const PsFrame& frame) { return static_cast<int64_t>(frame.ByteSizeLong()); }
@@ -101,7 +108,7 @@ class ExchangeTest : public testing::Test {
 
   // Stream 10 + w for worker w, welcomed.
   void AdmitAll() {
-    ASSERT_THAT(exchange_.Configure(Config(world_size_)), IsOk());
+    ASSERT_THAT(exchange_.Configure(Config(world_size_, mode_)), IsOk());
     for (int32_t w = 0; w < world_size_; ++w) {
       exchange_.Opened(10 + w, "");
       Send(10 + w, Hello(w, Layout()));
@@ -112,12 +119,13 @@ class ExchangeTest : public testing::Test {
   }
 
   int32_t world_size_ = 2;
+  PsMode mode_ = PsMode::kSync;
   ManualClock clock_;
   std::vector<Traffic> set_ups_;
-  std::vector<StepServed> steps_;
+  std::vector<UpdateServed> updates_;
   Exchange exchange_{"",
                      {.set_up = [this](const Traffic& traffic) { set_ups_.push_back(traffic); },
-                      .step = [this](const StepServed& step) { steps_.push_back(step); }},
+                      .update = [this](const UpdateServed& served) { updates_.push_back(served); }},
                      clock_};
   std::vector<std::pair<int64_t, Outgoing>> out_;
 };

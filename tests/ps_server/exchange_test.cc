@@ -81,6 +81,39 @@ TEST_F(ExchangeTest, ModelsThatDifferAreNamedOnBothSides) {
           "worker 1 and worker 0 disagree about the model: tensor 0 has 6 elements against 10"));
 }
 
+TEST_F(ExchangeTest, ModesAndOrdersThatDifferAreNamedOnBothSides) {
+  ASSERT_THAT(exchange_.Configure(Config(2)), IsOk());
+  PsLayout theirs = Layout();
+  theirs.mode = PsMode::kAsync;
+  exchange_.Opened(1, "");
+  Send(1, Hello(1, theirs));
+  EXPECT_THAT(RefusalOn(1), StatusIs(StatusCode::kInvalidArgument,
+                                     "worker has async, f32, 16 parameters in 2 tensors, 1 shards, "
+                                     "2 workers"));
+  theirs = Layout();
+  theirs.order = PsOrder::kExact;
+  exchange_.Opened(2, "");
+  Send(2, Hello(1, theirs));
+  const absl::Status refusal = RefusalOn(2);
+  EXPECT_THAT(refusal, StatusIs(StatusCode::kInvalidArgument, "worker has sync, sums in exact"));
+  EXPECT_THAT(refusal, StatusIs(StatusCode::kInvalidArgument, "server has sync, sums in rank"));
+}
+
+TEST_F(ExchangeTest, AModelWithAnEmptyTensorIsServed) {
+  ASSERT_THAT(exchange_.Configure(Config(1)), IsOk());
+  world_size_ = 1;
+  exchange_.Opened(10, "");
+  Send(10, Hello(0, Layout({0, 10, 0, 6, 0})));
+  EXPECT_EQ(Out(10).size(), 1U);
+  const auto reference = ReferenceRun(1, 1, 1, kCount, Config(1).sgd);
+  Send(10, Data(INIT, 0, 0, reference[0]));
+  Send(10, Data(PUSH, 0, 1, Gradients(1, 0, 1, kCount)));
+  Send(10, Pull(0, 1));
+  const std::vector<Outgoing> out = Out(10);
+  ASSERT_EQ(out.size(), 1U);
+  EXPECT_TRUE(SameBits(*out[0].parameters, reference[1]));
+}
+
 struct Refused {
   const char* name;
   void (*change)(PsFrame* hello);
@@ -110,6 +143,21 @@ INSTANTIATE_TEST_SUITE_P(
                             StatusCode::kInvalidArgument, "worker -7"},
                     Refused{"NotHello", [](PsFrame* f) { f->set_kind(PUSH); },
                             StatusCode::kInvalidArgument, "begins with one HELLO"},
+                    // Their sum overflows: no number of a stranger is added before it is looked at.
+                    Refused{"OverflowingCounts",
+                            [](PsFrame* f) {
+                              f->clear_tensor_counts();
+                              for (int i = 0; i < 4; ++i) f->add_tensor_counts(INT64_MAX / 2);
+                            },
+                            StatusCode::kInvalidArgument, "worker 1: tensor 0 of the layout has"},
+                    Refused{"NegativeCount", [](PsFrame* f) { f->add_tensor_counts(-1); },
+                            StatusCode::kInvalidArgument, "tensor 2 of the layout has -1"},
+                    Refused{"NoElements",
+                            [](PsFrame* f) {
+                              f->clear_tensor_counts();
+                              f->add_tensor_counts(0);
+                            },
+                            StatusCode::kInvalidArgument, "no elements in 1 tensors"},
                     Refused{"HugeModel",
                             [](PsFrame* f) {
                               PsLayout layout = {.tensor_counts = {int64_t{1} << 35},
@@ -189,6 +237,59 @@ TEST_F(ExchangeTest, AWorkerMayOweOneReplyOnly) {
   EXPECT_EQ(Out(10).size(), 1U);  // not sent yet
   Send(10, Pull(0, 0));
   EXPECT_THAT(RefusalOn(10), StatusIs(StatusCode::kResourceExhausted, "pulls again before"));
+}
+
+TEST_F(ExchangeTest, APushOfAnotherLengthNamesBoth) {
+  AdmitAll();
+  Send(10, Data(INIT, 0, 0, StartValues(1, kCount)));
+  PsFrame push = Data(PUSH, 1, 1, std::vector<float>(kCount + 1));
+  push.set_total(kCount + 1);
+  Send(11, push);
+  EXPECT_THAT(RefusalOn(11),
+              StatusIs(StatusCode::kInvalidArgument,
+                       "a chunk of 68 bytes at element 0 of 17 does not fit a shard of 16"));
+}
+
+TEST_F(ExchangeTest, APingsPayloadGoesBackAndItsBytesAreSetUps) {
+  AdmitAll();
+  PsFrame ping = Header(PING, 0);
+  for (const std::string& payload : {std::string(), std::string("\0any\xff", 5)}) {
+    ping.set_payload(payload);
+    Send(10, ping);
+    const std::vector<Outgoing> out = Out(10);
+    ASSERT_EQ(out.size(), 1U);
+    EXPECT_EQ(out[0].header.kind(), PONG);
+    EXPECT_EQ(out[0].payload, payload);
+    Transmit(out[0], 50);
+  }
+  Send(10, Data(INIT, 0, 0, StartValues(1, kCount)));
+  for (int32_t w = 0; w < 2; ++w) {
+    Send(10 + w, Pull(w, 0));
+    Transmit(Out(10 + w)[0], 7);
+  }
+  ASSERT_EQ(set_ups_.size(), 1U);
+  EXPECT_EQ(set_ups_[0].sent_bytes, 2 * 50 + 2 * 7);
+  EXPECT_EQ(set_ups_[0].received_messages, 2 + 2 + 1 + 2);  // HELLO, PING, INIT, PULL
+}
+
+TEST_F(ExchangeTest, PingsHaveTheirBounds) {
+  AdmitAll();
+  Send(10, Header(PING, 0));
+  Send(10, Header(PING, 0));
+  const std::vector<Outgoing> out = Out(10);
+  ASSERT_EQ(out.size(), 2U);
+  EXPECT_EQ(out[0].header.kind(), PONG);
+  EXPECT_EQ(out[1].header.kind(), REFUSED);
+  EXPECT_EQ(out[1].header.reason(), "worker 0 pings again before its last answer was sent");
+
+  exchange_.Opened(20, "");
+  Send(20, Hello(0, Layout()));
+  EXPECT_EQ(Out(20).size(), 1U);
+  Send(20, Data(INIT, 0, 0, StartValues(1, kCount)));
+  Send(20, Data(PUSH, 0, 1, std::vector<float>(kCount)));
+  Send(20, Header(PING, 0));
+  EXPECT_THAT(RefusalOn(20),
+              StatusIs(StatusCode::kFailedPrecondition, "worker 0 pings after its first push"));
 }
 
 TEST_F(ExchangeTest, ALateWorkerIsNamedToThoseWhoWait) {

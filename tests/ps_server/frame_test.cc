@@ -68,6 +68,14 @@ PsFrame HelloHeader() {
   return header;
 }
 
+PsFrame PingHeader() {
+  PsFrame header;
+  header.set_kind(PING);
+  header.set_incarnation(3);
+  header.set_epoch(9);
+  return header;
+}
+
 std::string Payload(size_t bytes) {
   std::string payload(bytes, '\0');
   for (size_t i = 0; i < bytes; ++i) payload[i] = static_cast<char>(i * 7 + 1);
@@ -129,7 +137,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Case{"Hello", HelloHeader(), 0}, Case{"PushOfOneFloat", PushHeader(), 4},
                     Case{"Push", PushHeader(), 300}, Case{"OddBytes", PushHeader(), 5},
                     Case{"NoPayload", PushHeader(), 0}, Case{"Empty", PsFrame(), 0},
-                    Case{"Largest", LargestHeader(), 129}),
+                    Case{"Largest", LargestHeader(), 129}, Case{"Ping", PingHeader(), 0},
+                    Case{"PingWithPayload", PingHeader(), 257}),
     [](const auto& row) { return row.param.name; });
 
 TEST(Frame, HeadersKeepTheirBound) {

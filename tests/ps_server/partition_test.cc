@@ -47,12 +47,37 @@ TEST_P(Tiling, RangesTileTheSpaceAndCutOnlyAtBlockBorders) {
   EXPECT_EQ(next, borders.back());
 }
 
+TEST_P(Tiling, PartsNameEveryElementOnceAndBeginAtBlockBorders) {
+  const auto ranges = Partition(GetParam().tensors, GetParam().shards);
+  ASSERT_THAT(ranges, IsOk());
+  std::vector<int64_t> covered(GetParam().tensors.size(), 0);
+  int64_t total = 0;
+  for (const ShardRange& range : *ranges) {
+    int64_t count = 0;
+    for (const TensorPart& part : range.parts) {
+      int64_t& next = covered[static_cast<size_t>(part.tensor)];
+      EXPECT_EQ(part.offset, next);
+      EXPECT_EQ(part.offset % kBlockElements, 0);
+      EXPECT_GT(part.count, 0);
+      next += part.count;
+      count += part.count;
+    }
+    EXPECT_EQ(count, range.count);
+    total += count;
+  }
+  EXPECT_EQ(covered, GetParam().tensors);
+  EXPECT_EQ(total, *CountElements(GetParam().tensors));
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Layouts, Tiling,
     testing::Values(Case{"OneElement", {1}, 1}, Case{"ATensorPerShard", {1, 1, 1}, 3},
                     Case{"SmallFirst", {1, 1, 1, 5000}, 4}, Case{"SmallLast", {5000, 1, 1, 1}, 4},
                     Case{"OneLargeTensor", {1 << 20}, 7}, Case{"ShortLastBlock", {1025, 1025}, 4},
-                    Case{"EveryBlockItsOwn", {4096}, 4}, Case{"Mlp", {2048, 32, 320, 10}, 2}),
+                    Case{"EveryBlockItsOwn", {4096}, 4}, Case{"EmptyFirst", {0, 0, 3000}, 2},
+                    Case{"EmptyBetween", {2048, 0, 2048}, 3},
+                    Case{"EmptyAtACut", {1024, 0, 1024}, 2}, Case{"EmptyLast", {2048, 0}, 2},
+                    Case{"Mlp", {2048, 32, 320, 10}, 2}),
     [](const auto& row) { return row.param.name; });
 
 TEST(Partition, ShardsAreOfEqualBytes) {
@@ -87,9 +112,10 @@ TEST(Partition, RefusesWhatCannotBeCut) {
   EXPECT_THAT(Partition({10, 10}, 3),
               StatusIs(absl::StatusCode::kInvalidArgument, "use 1 to 2 servers"));
   EXPECT_THAT(Partition({10, 10}, 0), StatusIs(absl::StatusCode::kInvalidArgument, "0 shards"));
-  EXPECT_THAT(Partition({}, 1), StatusIs(absl::StatusCode::kInvalidArgument, "no tensors"));
-  EXPECT_THAT(Partition({5, 0}, 1),
-              StatusIs(absl::StatusCode::kInvalidArgument, "tensor 1 of the layout has 0"));
+  EXPECT_THAT(Partition({}, 1),
+              StatusIs(absl::StatusCode::kInvalidArgument, "no elements in 0 tensors"));
+  EXPECT_THAT(Partition({0, 0}, 1),
+              StatusIs(absl::StatusCode::kInvalidArgument, "no elements in 2 tensors"));
   EXPECT_THAT(Partition({5, -1}, 1), StatusIs(absl::StatusCode::kInvalidArgument, "has -1"));
   EXPECT_THAT(Partition({kElementsMax, kElementsMax}, 1),
               StatusIs(absl::StatusCode::kInvalidArgument, "tensor 1"));
@@ -98,7 +124,7 @@ TEST(Partition, RefusesWhatCannotBeCut) {
 TEST(PsLayout, FingerprintSeesEveryField) {
   const PsLayout base{
       .tensor_counts = {10, 20}, .shards = 2, .world_size = 3, .sgd = {0.1F, 0.9F, 3.0F}};
-  std::vector<PsLayout> others(7, base);
+  std::vector<PsLayout> others(10, base);
   others[0].tensor_counts = {20, 10};
   others[1].tensor_counts = {30};
   others[2].shards = 1;
@@ -106,13 +132,18 @@ TEST(PsLayout, FingerprintSeesEveryField) {
   others[4].sgd.learning_rate = 0.2F;
   others[5].sgd.momentum = 0.0F;
   others[6].sgd.divisor = 1.0F;
+  others[7].mode = PsMode::kAsync;
+  others[8].order = PsOrder::kExact;
+  others[9].tensor_counts = {10, 0, 20};
   for (const PsLayout& other : others) {
     EXPECT_NE(FingerprintOf(other), FingerprintOf(base)) << Describe(other);
   }
   EXPECT_EQ(FingerprintOf(PsLayout(base)), FingerprintOf(base));
   EXPECT_EQ(Describe(base),
-            "f32, 30 parameters in 2 tensors, 2 shards, 3 workers, sgd learning_rate 0.100000001 "
-            "momentum 0.899999976, sum divided by 3");
+            "sync, sums in rank order, f32, 30 parameters in 2 tensors, 2 shards, 3 workers, sgd "
+            "learning_rate 0.100000001 momentum 0.899999976, sum divided by 3");
+  EXPECT_EQ(Describe(others[8]).substr(0, 32), "sync, sums in exact order, f32, ");
+  EXPECT_EQ(Describe(others[7]).substr(0, 12), "async, f32, ");
 }
 
 }  // namespace

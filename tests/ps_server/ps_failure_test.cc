@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/socket.h"
+#include "base/status.h"
 #include "ps_server/wire/grpc_frame.h"
 #include "tests/ps_server/cluster.h"
 #include "tests/ps_server/raw_stream.h"
@@ -42,12 +43,13 @@ TEST(PsService, AWorkerThatNeverPushesIsNamed) {
       ASSERT_THAT(clients[static_cast<size_t>(w)]->Pull(0, parameters), IsOk());
       ASSERT_THAT(clients[static_cast<size_t>(w)]->Push(1, 0, gradients), IsOk());
       const absl::Status status = clients[static_cast<size_t>(w)]->Pull(1, parameters);
-      EXPECT_THAT(status, StatusIs(StatusCode::kDeadlineExceeded,
-                                   absl::StrCat("worker ", w,
-                                                ", pull of version 1: server 0 (127.0.0.1:")));
+      EXPECT_THAT(status,
+                  StatusIs(StatusCode::kDeadlineExceeded,
+                           absl::StrCat("worker ", w, ", pull of step 1: server 0 (127.0.0.1:")));
       EXPECT_THAT(status,
                   StatusIs(StatusCode::kDeadlineExceeded,
                            "for the push of step 1 of worker 1 (0 of 5559 elements are here)"));
+      EXPECT_EQ(BlamedBy(status), std::vector<std::string>{"worker 1"});
       // Dead from now on, with the same reason.
       EXPECT_EQ(clients[static_cast<size_t>(w)]->Push(1, 0, gradients), status);
       clients[static_cast<size_t>(w)].reset();
@@ -71,6 +73,7 @@ TEST(PsService, AServerThatIsSilentIsNamedByTheClientsOwnDeadline) {
   EXPECT_THAT(late, StatusIs(StatusCode::kDeadlineExceeded,
                              absl::StrCat(" ms for the welcome of shard 0 from server 0 (",
                                           deaf->endpoint.ToString())));
+  EXPECT_EQ(BlamedBy(late.status()), std::vector<std::string>{"server 0"});
 }
 
 TEST(PsService, AServerThatDiesIsNamedAtOnce) {
@@ -89,9 +92,8 @@ TEST(PsService, AServerThatDiesIsNamedAtOnce) {
   ASSERT_THAT(clients[0]->Push(1, 0, gradients), IsOk());
   const int64_t start_ns = cluster.clock().NowNs();
   std::thread killer([&] { cluster.service(1).Shutdown(); });
-  EXPECT_THAT(
-      clients[0]->Pull(1, parameters),
-      StatusIs(StatusCode::kUnavailable, "worker 0, pull of version 1: server 1 (127.0.0.1:"));
+  EXPECT_THAT(clients[0]->Pull(1, parameters),
+              StatusIs(StatusCode::kUnavailable, "worker 0, pull of step 1: server 1 (127.0.0.1:"));
   EXPECT_LT(cluster.clock().NowNs() - start_ns, 5 * kNsPerSecond);
   killer.join();
   clients.clear();
@@ -148,7 +150,7 @@ TEST(PsService, AbortEndsWaitsAtOnce) {
     cluster.abort().Request(absl::CancelledError("SIGTERM"));
   });
   EXPECT_THAT((*client)->Pull(0, parameters),
-              StatusIs(StatusCode::kCancelled, "worker 1, pull of version 0: SIGTERM"));
+              StatusIs(StatusCode::kCancelled, "worker 1, pull of step 0: SIGTERM"));
   const int64_t ended_ns = cluster.clock().NowNs();
   stopper.join();
   // 20 ms by design; the bound leaves room for a busy machine.
@@ -260,13 +262,81 @@ TEST(PsClient, WaitsForRoomInTheWindowAndNotForever) {
   auto client = PsClient::Connect(client_options, cluster.clock(), cluster.abort());
   ASSERT_THAT(client, IsOk());
   const Traffic before = (*client)->traffic();
+  const absl::Status late = (*client)->Push(1, 0, gradients);
   EXPECT_THAT(
-      (*client)->Push(1, 0, gradients),
-      StatusIs(StatusCode::kDeadlineExceeded,
-               absl::StrCat("ms for server 0 (", deaf.endpoint().ToString(), ") to take ")));
+      late, StatusIs(StatusCode::kDeadlineExceeded,
+                     absl::StrCat("ms for server 0 (", deaf.endpoint().ToString(), ") to take ")));
+  EXPECT_EQ(BlamedBy(late), std::vector<std::string>{"server 0"});
   // gRPC takes what HTTP/2's flow control allows, and no more than the window waits behind it.
   EXPECT_LT(((*client)->traffic() - before).sent_bytes, 1 << 20);
 }
+
+// A frozen server cannot say for whom it waits: the worker's own deadline names it.
+TEST(PsClient, AFrozenServerIsBlamedForAPullThatIsNotAnswered) {
+  ClusterOptions options;
+  options.servers = 2;
+  options.limits.sync_timeout_ms = 200;
+  options.limits.answer_grace_ms = 100;
+  Cluster cluster(options);
+  DeafServer deaf;
+  PsClientOptions client_options = cluster.Client(0);
+  client_options.servers[1] = deaf.endpoint();
+  auto client = PsClient::Connect(client_options, cluster.clock(), cluster.abort());
+  ASSERT_THAT(client, IsOk());
+  std::vector<float> parameters(static_cast<size_t>(cluster.count()));
+  const std::vector<float> start = parameters;
+  ASSERT_THAT((*client)->Init(start), IsOk());
+  const absl::Status late = (*client)->Pull(0, parameters);
+  EXPECT_THAT(late, StatusIs(StatusCode::kDeadlineExceeded,
+                             absl::StrCat("ms for parameters of shard 1 from server 1 (",
+                                          deaf.endpoint().ToString())));
+  EXPECT_EQ(BlamedBy(late), std::vector<std::string>{"server 1"});
+}
+
+struct Lengths {
+  const char* name;
+  int64_t first;
+  int64_t second;
+};
+void PrintTo(const Lengths& row, std::ostream* out) { *out << row.name; }
+class OtherLength : public testing::TestWithParam<Lengths> {};
+
+// A worker whose model has another length is told so before it can push; the one that waits for it
+// ends within the timeout, and nobody gets a result.
+TEST_P(OtherLength, IsRefusedNamingBoth) {
+  const Lengths& row = GetParam();
+  ClusterOptions options;
+  options.workers = 2;
+  options.tensors = {row.first};
+  options.limits.sync_timeout_ms = 300;
+  Cluster cluster(options);
+  auto client = cluster.Connect(0);
+  ASSERT_THAT(client, IsOk());
+  const std::vector<float> values(static_cast<size_t>(row.first), 3.0F);
+  std::vector<float> parameters(values.size());
+  ASSERT_THAT((*client)->Init(values), IsOk());
+  ASSERT_THAT((*client)->Pull(0, parameters), IsOk());
+
+  PsClientOptions other = cluster.Client(1);
+  other.layout.tensor_counts = {row.second};
+  EXPECT_THAT(PsClient::Connect(other, cluster.clock(), cluster.abort()),
+              StatusIs(StatusCode::kInvalidArgument,
+                       absl::StrCat("worker 1 and worker 0 disagree about the model: tensor 0 has ",
+                                    row.second, " elements against ", row.first)));
+  const std::vector<float> longer(values.size() + 1);
+  EXPECT_THAT(
+      (*client)->Push(1, 0, longer),
+      StatusIs(StatusCode::kInvalidArgument,
+               absl::StrCat("push of step 1: elements [0, ", row.first + 1, ") of ", row.first)));
+  ASSERT_THAT((*client)->Push(1, 0, values), IsOk());
+  EXPECT_THAT((*client)->Pull(1, parameters),
+              StatusIs(StatusCode::kDeadlineExceeded, "step 1 of worker 1 (not connected)"));
+  EXPECT_EQ(parameters, values);
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, OtherLength,
+                         testing::Values(Lengths{"Tiny", 1, 2}, Lengths{"Large", 256'000, 512'000}),
+                         [](const auto& row) { return row.param.name; });
 
 TEST(PsService, OutlivesMalformedAndOversizedFrames) {
   Cluster cluster({});

@@ -36,7 +36,8 @@ TEST_P(Training, EveryWorkerHasTheReferencesBits) {
   std::vector<Traffic> traffic(static_cast<size_t>(options.workers));
   cluster.RunWorkers(
       [&](int rank) { Train(&cluster, rank, 5, reference, &traffic[static_cast<size_t>(rank)]); });
-  EXPECT_EQ(cluster.reports().steps().size(), 5U * static_cast<size_t>(options.servers));
+  const size_t updates = 5U * static_cast<size_t>(options.servers);
+  EXPECT_EQ(cluster.reports().Await(updates).size(), updates);
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, Training,
@@ -107,11 +108,11 @@ TEST(PsService, CountedBytesFollowTheFormula) {
   }
   const double formula = kWorkers * s_bytes / kServers;
   std::vector<Traffic> servers(kServers);
-  for (const StepServed& step : cluster.reports().steps()) {
-    servers[static_cast<size_t>(step.shard)] += step.traffic;
+  for (const UpdateServed& served : cluster.reports().Await(kServers * kSteps)) {
+    servers[static_cast<size_t>(served.shard)] += served.traffic;
     // Each event by itself, not only their sum.
-    EXPECT_NEAR(static_cast<double>(step.traffic.received_bytes) / formula, 1.0, 0.01) << step.step;
-    EXPECT_NEAR(static_cast<double>(step.traffic.sent_bytes) / formula, 1.0, 0.01) << step.step;
+    EXPECT_NEAR(static_cast<double>(served.traffic.received_bytes) / formula, 1.0, 0.01);
+    EXPECT_NEAR(static_cast<double>(served.traffic.sent_bytes) / formula, 1.0, 0.01);
   }
   for (size_t k = 0; k < servers.size(); ++k) {
     EXPECT_NEAR(static_cast<double>(servers[k].received_bytes) / kSteps / formula, 1.0, 0.01);

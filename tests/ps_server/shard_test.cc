@@ -23,7 +23,7 @@ const SgdOptions kSgd = {.learning_rate = 0.1F, .momentum = 0.9F, .divisor = 2.0
 
 ShardOptions Options(int32_t workers) {
   return {.shard = kShard,
-          .count = kCount,
+          .range = WholeTensor(kCount),
           .world_size = workers,
           .sgd = kSgd,
           .staged_bytes_max = 1 << 20,
@@ -57,8 +57,8 @@ class ShardOf {
     return shard_.Handle(PushEvent{{worker, incarnation, step, kShard}, {begin, kCount, pieces}},
                          now_ns);
   }
-  ShardOutput Pull(int32_t worker, int64_t version) {
-    return shard_.Handle(PullEvent{{worker, 1, 0, kShard}, version}, now_ns);
+  ShardOutput Pull(int32_t worker, int64_t step) {
+    return shard_.Handle(PullEvent{{worker, 1, step, kShard}}, now_ns);
   }
   ShardOutput Tick() { return shard_.Handle(TickEvent{}, now_ns); }
   Shard& shard() { return shard_; }
@@ -71,10 +71,6 @@ class ShardOf {
 
 absl::Status RefusalOf(const ShardOutput& output) {
   return output.refusals.empty() ? absl::OkStatus() : output.refusals[0].status;
-}
-
-bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 TEST(Shard, APushIsAppliedWhenTheLastWorkerIsComplete) {
@@ -90,6 +86,14 @@ TEST(Shard, APushIsAppliedWhenTheLastWorkerIsComplete) {
   EXPECT_EQ(last.update->step, 1);
   EXPECT_EQ(last.update->version, 1);
   EXPECT_EQ(last.update->wait_ns, 100);
+  EXPECT_FALSE(last.update->worker.has_value());
+  EXPECT_FALSE(last.update->staleness.has_value());
+  ASSERT_EQ(last.update->pushes.size(), 2U);
+  EXPECT_EQ(last.update->pushes[0].worker, 0);
+  EXPECT_EQ(last.update->pushes[0].start_ns, 70);
+  EXPECT_EQ(last.update->pushes[0].end_ns, 100);
+  EXPECT_EQ(last.update->pushes[1].start_ns, 0);
+  EXPECT_EQ(last.update->pushes[1].end_ns, 0);
   EXPECT_TRUE(SameBits(*shard.shard().parameters(), ReferenceRun(kSeed, 2, 1, kCount, kSgd)[1]));
 }
 
@@ -195,7 +199,7 @@ TEST(Shard, RefusesWhatDoesNotFit) {
               StatusIs(StatusCode::kFailedPrecondition, "worker 0 pushes step 2, expected 1"));
   EXPECT_THAT(RefusalOf(shard.Push(0, 0)), StatusIs(StatusCode::kFailedPrecondition, "step 0"));
   EXPECT_THAT(RefusalOf(shard.Pull(0, 2)),
-              StatusIs(StatusCode::kInvalidArgument, "pulls version 2, the shard is at 0"));
+              StatusIs(StatusCode::kInvalidArgument, "pulls step 2, its last applied one is 0"));
   EXPECT_THAT(RefusalOf(shard.Pull(2, 0)), StatusIs(StatusCode::kInvalidArgument, "worker 2"));
   EXPECT_THAT(RefusalOf(shard.Attach(-1)), StatusIs(StatusCode::kInvalidArgument, "worker -1"));
   EXPECT_THAT(RefusalOf(shard.Init(StartValues(1, kCount), 1)),
@@ -248,22 +252,37 @@ TEST(Shard, StagedBytesHaveABound) {
   options.staged_bytes_max -= 1;
   EXPECT_THAT(Shard::Create(options),
               StatusIs(StatusCode::kResourceExhausted, "staged_bytes_max 95"));
-  options.count = INT64_MAX / 2;
+  options.range = WholeTensor(INT64_MAX / 2);
   EXPECT_THAT(Shard::Create(options), StatusIs(StatusCode::kResourceExhausted, "staged_bytes_max"));
+}
+
+TEST(Shard, RefusesOptionsThatMakeNoSenseTogether) {
+  ShardOptions options = Options(2);
+  options.mode = PsMode::kAsync;
+  EXPECT_THAT(Shard::Create(options), StatusIs(StatusCode::kInvalidArgument, "divisor 1, not 2"));
+  options.sgd.divisor = 1;
+  EXPECT_THAT(Shard::Create(options), IsOk());
+  options.order = PsOrder::kExact;
+  EXPECT_THAT(Shard::Create(options), StatusIs(StatusCode::kInvalidArgument, "no order of sums"));
+  options = Options(2);
+  options.range.parts[0].count -= 1;
+  EXPECT_THAT(Shard::Create(options),
+              StatusIs(StatusCode::kInvalidArgument, "8 elements has 7 in its tensors"));
 }
 
 TEST(Shard, ScatteredChunksHaveABound) {
   ShardOptions options = Options(1);
-  options.count = 10'000;
+  options.range = WholeTensor(10'000);
   Shard shard = *Shard::Create(options);
   shard.Handle(AttachEvent{0, 1}, 0);
   const std::vector<float> values(10'000);
   std::vector<Bytes> pieces = {std::as_bytes(std::span(values))};
-  shard.Handle(InitEvent{{0, 1, 0, kShard}, {0, options.count, pieces}}, 0);
+  shard.Handle(InitEvent{{0, 1, 0, kShard}, {0, options.range.count, pieces}}, 0);
   pieces = {std::as_bytes(std::span(values)).first(4)};
   absl::Status status;
-  for (int64_t i = 0; i < options.count && status.ok(); i += 2) {
-    status = RefusalOf(shard.Handle(PushEvent{{0, 1, 1, kShard}, {i, options.count, pieces}}, 0));
+  for (int64_t i = 0; i < options.range.count && status.ok(); i += 2) {
+    status =
+        RefusalOf(shard.Handle(PushEvent{{0, 1, 1, kShard}, {i, options.range.count, pieces}}, 0));
   }
   EXPECT_THAT(status, StatusIs(StatusCode::kResourceExhausted, "4096 scattered chunks"));
 }
@@ -311,7 +330,7 @@ TEST(Shard, AWorkerThatNeverCameIsNamed) {
   shard.Handle(InitEvent{{0, 1, 0, kShard}, {0, kCount, pieces}}, 0);
   shard.Handle(PushEvent{{0, 1, 1, kShard}, {0, kCount, pieces}}, 0);
   EXPECT_EQ(shard.version(), 0);
-  shard.Handle(PullEvent{{0, 1, 0, kShard}, 1}, 0);
+  shard.Handle(PullEvent{{0, 1, 1, kShard}}, 0);
   EXPECT_THAT(RefusalOf(shard.Handle(TickEvent{}, 400 * kNsPerMs)),
               StatusIs(StatusCode::kDeadlineExceeded, "worker 1 (not connected)"));
 }

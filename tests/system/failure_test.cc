@@ -138,12 +138,17 @@ TEST_P(KillTest, TheVictimIsNamedFirstAndNobodyIsLeft) {
 INSTANTIATE_TEST_SUITE_P(Failure, KillTest,
                          testing::Values(KillCase{"WorkerInRing", "ring", "worker", 2, 0},
                                          KillCase{"WorkerInPs", "ps_sync", "worker", 2, 2},
-                                         KillCase{"ServerInPs", "ps_sync", "server", 1, 2}),
+                                         KillCase{"ServerInPs", "ps_sync", "server", 1, 2},
+                                         KillCase{"WorkerInAsync", "ps_async", "worker", 2, 2},
+                                         KillCase{"WorkerInTree", "tree", "worker", 1, 0},
+                                         KillCase{"ServerInSchedule", "ps_schedule", "server", 1,
+                                                  2}),
                          [](const auto& param) { return param.param.name; });
 
 struct SignalCase {
   std::string name;
   std::string variant;
+  int servers;
   int signal;
   int exit_code;
 };
@@ -154,7 +159,7 @@ TEST_P(InterruptTest, LeavesAValidRecordMarkedAborted) {
   const SignalCase& test = GetParam();
   LongRun run(test.variant);
   ASSERT_TRUE(run.Trains());
-  const std::vector<pid_t> pids = run.Pids(test.variant == "ps_sync" ? 2 : 0);
+  const std::vector<pid_t> pids = run.Pids(test.servers);
   run.command().Signal(test.signal);
   const CommandResult result = run.command().Wait(8);
   ASSERT_FALSE(result.timed_out);
@@ -168,11 +173,14 @@ TEST_P(InterruptTest, LeavesAValidRecordMarkedAborted) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Failure, InterruptTest,
-                         testing::Values(SignalCase{"CtrlCInRing", "ring", SIGINT, 130},
-                                         SignalCase{"CtrlCInPs", "ps_sync", SIGINT, 130},
-                                         SignalCase{"TermInRing", "ring", SIGTERM, 143},
-                                         SignalCase{"TermInPs", "ps_sync", SIGTERM, 143},
-                                         SignalCase{"HangUpInRing", "ring", SIGHUP, 129}),
+                         testing::Values(SignalCase{"CtrlCInRing", "ring", 0, SIGINT, 130},
+                                         SignalCase{"CtrlCInPs", "ps_sync", 2, SIGINT, 130},
+                                         SignalCase{"CtrlCInAsync", "ps_async", 2, SIGINT, 130},
+                                         SignalCase{"CtrlCInSchedule", "ps_schedule", 2, SIGINT,
+                                                    130},
+                                         SignalCase{"TermInRing", "ring", 0, SIGTERM, 143},
+                                         SignalCase{"TermInPs", "ps_sync", 2, SIGTERM, 143},
+                                         SignalCase{"HangUpInRing", "ring", 0, SIGHUP, 129}),
                          [](const auto& param) { return param.param.name; });
 
 class FreezeTest : public testing::TestWithParam<std::string> {};

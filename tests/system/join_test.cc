@@ -2,14 +2,20 @@
 // process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 
+#include <algorithm>
+#include <csignal>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/member/limits_proto.h"
 #include "base/member/member.h"
+#include "base/member/record_writer.h"
+#include "base/socket.h"
 #include "experiments/coordinator/server.h"
 #include "experiments/spec/spec.h"
 #include "tests/support/places.h"
@@ -27,22 +33,20 @@ constexpr char kToken[] = "secret";
 // A coordinator for `workers` workers of the quickstart's `variant`.
 class Coordination {
  public:
-  Coordination(int workers, const std::vector<std::string>& set) {
-    SpecOptions options;
-    options.set = set;
-    options.set.push_back("workers=" + std::to_string(workers));
-    options.set.push_back("train.global_batch=" + std::to_string(8 * workers));
-    options.set.push_back("train.steps=1000000");
+  Coordination(int workers, const std::vector<std::string>& set,
+               const std::string& variant = "ring") {
+    SpecOptions options{.only = {variant}};
+    options.set = {"workers=" + std::to_string(workers),
+                   "train.global_batch=" + std::to_string(8 * workers), "train.steps=1000000"};
+    options.set.insert(options.set.end(), set.begin(), set.end());
     const LoadedSpec loaded = LoadSpec(*FindSpec("quickstart"), options);
     EXPECT_THAT(loaded.status(), IsOk());
-    for (const RunConfig& run : PlanRuns(loaded.experiment)) {
-      if (run.variant().name() == "ring") config_.run = run;
-    }
+    config_.run = PlanRuns(loaded.experiment).front();
     config_.run.set_record_dir(dir_.path());
     config_.limits = LimitsFrom(config_.run.experiment().limits());
     config_.build = BuildId();
     config_.token = kToken;
-    auto server = CoordinatorServer::Listen("127.0.0.1", config_, clock_);
+    auto server = CoordinatorServer::Listen({"127.0.0.1", 0}, config_, clock_);
     EXPECT_THAT(server, IsOk());
     server_ = *std::move(server);
   }
@@ -51,6 +55,12 @@ class Coordination {
     workers_.push_back(std::make_unique<Subprocess>(
         std::vector<std::string>{BinDir() + "/worker", "--coordinator", server_->endpoint(),
                                  "--rank", std::to_string(rank), "--token", token}));
+  }
+  void Start(const MemberId& member) {
+    if (member.role == WORKER) return StartWorker(member.index);
+    workers_.push_back(std::make_unique<Subprocess>(
+        std::vector<std::string>{BinDir() + "/ps_server", "--coordinator", server_->endpoint(),
+                                 "--index", std::to_string(member.index), "--token", kToken}));
   }
   // Ticks until `condition`, collecting the user's lines.
   template <typename Condition>
@@ -67,6 +77,12 @@ class Coordination {
   void Drop() { server_.reset(); }
   Subprocess& worker(size_t position) { return *workers_[position]; }
   const std::string& lines() const { return lines_; }
+  void ForgetLines() { lines_.clear(); }
+  std::vector<Record> Records(const std::string& role, int index) const {
+    auto records = ReadRecords(RecordPath(dir_.path(), role, index));
+    EXPECT_THAT(records, IsOk());
+    return records.ok() ? *std::move(records) : std::vector<Record>();
+  }
 
  private:
   const TemporaryDir dir_;
@@ -135,6 +151,60 @@ TEST(JoinTest, MembersLeaveWhenTheCoordinatorIsSilent) {
     EXPECT_EQ(result.exit_code, 3) << result.err;
     EXPECT_THAT(result.err, HasSubstr("was silent for"));
   }
+}
+
+// CASES R65: the server and both workers, in every order; each comes when the one before has
+// joined.
+TEST(JoinTest, TheOrderOfStartsChangesNothing) {
+  std::vector<MemberId> order = {{WORKER, 0}, {WORKER, 1}, {SERVER, 0}};
+  std::set<std::string> final_hashes;
+  do {
+    Coordination run(
+        2, {"train.steps=5", "variant[ps_sync].ps.servers=1", "limits.waiting_line_ms=20"},
+        "ps_sync");
+    for (const MemberId& member : order) {
+      run.Start(member);
+      if (member == order.back()) break;
+      ASSERT_TRUE(run.TickUntil(
+          [&] {
+            const size_t present = run.lines().rfind("present:");
+            return present != std::string::npos &&
+                   run.lines().find(member.ToString(), present) != std::string::npos;
+          },
+          10));
+    }
+    ASSERT_TRUE(run.TickUntil([&] { return run.server().stopping(); }, 20));
+    EXPECT_THAT(run.server().outcome(), IsOk());
+    for (size_t position = 0; position < order.size(); ++position) {
+      EXPECT_EQ(run.worker(position).Wait(5).exit_code, 0);
+    }
+    for (int rank = 0; rank < 2; ++rank) {
+      std::vector<int64_t> steps;
+      std::string hash;
+      for (const Record& record : run.Records("worker", rank)) {
+        if (record.has_step()) steps.push_back(record.step().step());
+        if (record.has_probed()) hash = record.probed().parameters_hash();
+      }
+      EXPECT_THAT(steps, testing::ElementsAre(1, 2, 3, 4, 5));
+      final_hashes.insert(hash);
+    }
+  } while (std::next_permutation(order.begin(), order.end()));
+  EXPECT_EQ(final_hashes.size(), 1U);
+}
+
+// The stream was once opened where nobody looks at the abort: Ctrl-C came through after 20 s only.
+TEST(JoinTest, CtrlCEndsTheWaitForACoordinatorThatDoesNotAnswer) {
+  const auto silent = Listen({"127.0.0.1", 0});  // takes connections, says nothing
+  ASSERT_THAT(silent, IsOk());
+  Subprocess worker(
+      {BinDir() + "/worker", "--coordinator", silent->endpoint.ToString(), "--rank", "0"});
+  pollfd connection{silent->fd.get(), POLLIN, 0};
+  ASSERT_EQ(poll(&connection, 1, 10'000), 1) << "the worker did not connect";
+  worker.Signal(SIGINT);
+  const CommandResult result = worker.Wait(10);
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_LT(result.elapsed_s, 2);
 }
 
 TEST(JoinTest, NoCoordinatorIsAnErrorNotAWait) {

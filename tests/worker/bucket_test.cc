@@ -61,7 +61,11 @@ INSTANTIATE_TEST_SUITE_P(
         GoldenCase{"BigTensorIsAlone", {5, 3 * kM, 7}, 2 * kMiB, {7, 3 * kM, 5}, {2, 1, 0}},
         GoldenCase{"BigTensorIsAloneInTheFirst", {5, 3 * kM}, 2 * kMiB, {3 * kM, 5}, {1, 0}},
         GoldenCase{"CapBelowOneMegabyteHoldsForTheFirst", {2, 2, 2, 2}, 16, {4, 4}, {2, 0}},
-        GoldenCase{"TinyCapGivesOneBucketPerTensor", {3, 2, 1}, 1, {1, 2, 3}, {2, 1, 0}}),
+        GoldenCase{"TinyCapGivesOneBucketPerTensor", {3, 2, 1}, 1, {1, 2, 3}, {2, 1, 0}},
+        // CASES R20: an empty tensor joins whatever bucket is open.
+        GoldenCase{"EmptyTensorsTakeNoPlace", {0, 3, 0, 2, 0}, 8, {2, 3}, {2, 0}},
+        GoldenCase{"EmptyTensorsBesideALargeOne", {0, 4, 0}, 8, {4}, {0}},
+        GoldenCase{"OnlyEmptyTensors", {0, 0}, 8, {0}, {0}}),
     [](const auto& test) { return test.param.name; });
 
 // From the arena's end to its start, without gap or overlap, and every limit kept.
@@ -79,6 +83,7 @@ TEST(BucketTest, BucketsTileTheArenaBackwards) {
       EXPECT_EQ(bucket.offset, tensors.at(static_cast<size_t>(bucket.first_tensor)).offset);
       const int members = next_tensor - bucket.first_tensor;
       EXPECT_GE(members, 1);
+      EXPECT_EQ(bucket.tensors, members);
       const int64_t limit_bytes =
           bucket.index == 0 ? std::min(kFirstBucketBytes, cap_bytes) : cap_bytes;
       EXPECT_TRUE(members == 1 || bucket.count * 4 <= limit_bytes) << "seed " << seed;

@@ -2,12 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "tests/support/status_matchers.h"
+#include "worker/bucket/bucket.h"
 #include "worker/model/factory.h"
+#include "worker/model/layer_stack.h"
+#include "worker/model/layers.h"
 
 namespace lockstep {
 namespace {
@@ -113,6 +118,60 @@ TEST(ModelTest, HooksErrorStopsBackward) {
   });
   EXPECT_THAT(loss, StatusIs(absl::StatusCode::kUnavailable, "rank 2 is gone"));
   EXPECT_EQ(calls, 1);
+}
+
+// A linear layer with a parameter without elements before, between and behind its own.
+class LayerWithEmptyTensors final : public Layer<float> {
+ public:
+  std::string name() const override { return "mixed"; }
+  int64_t inputs() const override { return linear_->inputs(); }
+  int64_t outputs() const override { return linear_->outputs(); }
+  std::vector<LayerTensor> tensors() const override {
+    const std::vector<LayerTensor> own = linear_->tensors();
+    return {{"none0"}, own[0], {"none1"}, own[1], {"none2"}};
+  }
+  void Bind(float* parameters, float* gradients) override { linear_->Bind(parameters, gradients); }
+  void Forward(Math<float>* math, int64_t rows, const float* x, float* y) override {
+    linear_->Forward(math, rows, x, y);
+  }
+  absl::Status Backward(Math<float>* math, const BackwardPass<float>& pass,
+                        const TensorReady& ready) override {
+    const auto none = [](int /*tensor*/) { return absl::OkStatus(); };
+    absl::Status status = linear_->Backward(math, pass, none);
+    for (int tensor = 4; tensor >= 0; --tensor) status.Update(ready(tensor));
+    return status;
+  }
+
+ private:
+  const std::unique_ptr<Layer<float>> linear_ = MakeLinear<float>("linear", 4, 3);
+};
+
+// CASES R20: through model and buckets, and the neighbours are what they are without it.
+TEST(ModelTest, EmptyParametersChangeNothing) {
+  const auto with = [](std::unique_ptr<Layer<float>> layer) {
+    std::vector<std::unique_ptr<Layer<float>>> layers;
+    layers.push_back(std::move(layer));
+    return std::make_unique<LayerStack<float>>("test", std::move(layers), MakeDnnlMath());
+  };
+  const auto mixed = with(std::make_unique<LayerWithEmptyTensors>());
+  const auto plain = with(MakeLinear<float>("linear", 4, 3));
+  mixed->Init(1);
+  for (const float value : mixed->parameters()) EXPECT_TRUE(std::isfinite(value));
+  std::copy_n(mixed->parameters().begin(), 15, plain->parameters().begin());
+  const std::vector<float> inputs = {1, 2, 3, 4};
+  const std::vector<int32_t> labels = {2};
+  const Batch batch = {.inputs = inputs, .labels = labels};
+  const std::vector<Bucket> buckets = MakeBuckets(mixed->spans(), 16);
+  size_t next = 0;
+  const auto loss = mixed->ForwardBackward(batch, [&](int tensor) {
+    if (next < buckets.size() && buckets[next].first_tensor == tensor) ++next;
+    return absl::OkStatus();
+  });
+  ASSERT_THAT(loss, IsOk());
+  EXPECT_EQ(next, buckets.size()) << "every bucket was ready, the empty ones too";
+  EXPECT_THAT(plain->ForwardBackward(batch, nullptr), IsOk());
+  EXPECT_TRUE(std::equal(mixed->gradients().begin(), mixed->gradients().end(),
+                         plain->gradients().begin(), plain->gradients().end()));
 }
 
 TEST(ModelTest, ASmallerBatchAfterALargerOneIsRight) {

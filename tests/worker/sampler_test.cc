@@ -77,6 +77,45 @@ TEST(SamplerTest, AnEpochThatFitsReadsEverySample) {
   EXPECT_EQ(read.size(), 96U);
 }
 
+// CASES R27: 1000 samples over 1, 3, 4 and 7 workers. Over all workers an epoch reads each id once,
+// but for the remainder that the rule names, and the split comes from the seed alone.
+class CoverageTest : public testing::TestWithParam<int32_t> {};
+INSTANTIATE_TEST_SUITE_P(Workers, CoverageTest, testing::Values(1, 3, 4, 7),
+                         testing::PrintToStringParamName());
+
+TEST_P(CoverageTest, AnEpochReadsEachSampleOnceOverAllWorkers) {
+  SamplerOptions options = {.seed = 9, .samples = 1000, .world_size = GetParam()};
+  options.global_batch = int64_t{12} * GetParam();
+  const auto read = [&](int64_t epoch) {
+    std::vector<int64_t> ids;
+    for (options.rank = 0; options.rank < options.world_size; ++options.rank) {
+      Sampler sampler = MakeSampler(options);
+      const int64_t steps = sampler.steps_per_epoch();
+      for (int64_t step = epoch * steps + 1; step <= (epoch + 1) * steps; ++step) {
+        for (const int64_t id : sampler.Batch(step)) ids.push_back(id);
+      }
+    }
+    return ids;
+  };
+  const int64_t dropped = 1000 % options.global_batch;
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    const std::vector<int64_t> ids = read(epoch);
+    EXPECT_EQ(ids.size(), static_cast<size_t>(1000 - dropped));
+    EXPECT_EQ(std::set<int64_t>(ids.begin(), ids.end()).size(), ids.size()) << "none twice";
+    EXPECT_EQ(ids, read(epoch)) << "reproducible from the seed";
+  }
+  options.rank = 0;
+  EXPECT_EQ(
+      MakeSampler(options).Rule(),
+      absl::StrCat("of 1000 samples each epoch reads ", 1000 - dropped,
+                   ", each once by one worker, and drops the last ", dropped, " of its order"));
+}
+
+TEST(SamplerTest, TheRuleSaysSoWhenNothingIsDropped) {
+  EXPECT_EQ(MakeSampler({.samples = 96, .global_batch = 12}).Rule(),
+            "each epoch reads all 96 samples, each once by one worker");
+}
+
 TEST(SamplerTest, AStepsIdsDependOnSeedAndStepAlone) {
   const SamplerOptions options = {.seed = 7, .samples = 50, .global_batch = 10};
   Sampler forward = MakeSampler(options);

@@ -14,7 +14,9 @@
 #include "allreduce/transport/in_process.h"
 #include "base/abort.h"
 #include "base/clock.h"
+#include "base/status.h"
 #include "tests/support/status_matchers.h"
+#include "tests/worker/cluster.h"
 #include "worker/sync/all_reduce.h"
 #include "worker/sync/local.h"
 
@@ -40,11 +42,13 @@ std::vector<std::vector<float>> OneRingStep(float divisor, const std::vector<flo
     threads.emplace_back([&, rank] {
       AllReduceSynchronizer sync(
           MakeHostCommunicator(std::move(links[static_cast<size_t>(rank)]), clock, {}),
-          {.learning_rate = 1, .momentum = 0, .divisor = divisor}, count);
+          {.tensors = {{"only", {.offset = 0, .count = count}}},
+           .sgd = {.learning_rate = 1, .momentum = 0, .divisor = divisor}});
       std::vector<float> gradients(static_cast<size_t>(count), static_cast<float>(rank + 1));
       std::vector<float>& mine = parameters[static_cast<size_t>(rank)];
       EXPECT_THAT(sync.Begin(mine), IsOk());
-      EXPECT_THAT(sync.GradientReady(1, {.offset = 0, .count = count}, gradients), IsOk());
+      EXPECT_THAT(sync.GradientReady(1, {.offset = 0, .count = count, .tensors = 1}, gradients),
+                  IsOk());
       EXPECT_THAT(sync.Finish(1, gradients, mine), IsOk());
     });
   }
@@ -70,6 +74,31 @@ TEST(SyncTest, RingSpreadsStartValues) {
 TEST(SyncTest, RingWithoutElements) {
   for (const std::vector<float>& copy : OneRingStep(4, {0, 0, 0, 0}, 0))
     EXPECT_THAT(copy, testing::IsEmpty());
+}
+
+// The engine knows ranks; who reads the summary knows members.
+TEST(SyncTest, AMissingRankAfterTheWorkersIsAServer) {
+  const MonotonicClock clock;
+  const Abort abort;
+  ClusterOptions options;
+  options.n = 2;
+  options.servers = 1;
+  options.algorithm = Algorithm::kPsExchange;
+  auto links = MakeInProcessLinks({.world_size = 3}, Limits{}, clock, abort);
+  links[2].reset();  // the server is gone
+  std::vector<absl::Status> statuses(2);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto r = static_cast<size_t>(rank);
+      statuses[r] = RunRank(options, std::move(links[r]), rank, clock, abort).status;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(BlamedBy(status), testing::ElementsAre("server 0"));
+  }
 }
 
 TEST(SyncTest, LocalFollowsItsOwnGradient) {

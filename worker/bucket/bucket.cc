@@ -27,7 +27,11 @@ std::vector<Bucket> MakeBuckets(const std::vector<TensorSpan>& tensors, int64_t 
   int64_t limit_bytes = 0;  // of the bucket being filled; 0: there is none yet
   for (size_t left = tensors.size(); left > 0; --left) {
     const TensorSpan& tensor = tensors[left - 1];
-    if (buckets.empty() || (buckets.back().count + tensor.count) * kElementBytes > limit_bytes) {
+    const int64_t before = buckets.empty() ? 0 : buckets.back().count;
+    // Neither an empty tensor nor an empty bucket is worth an exchange of its own.
+    const bool full =
+        before > 0 && tensor.count > 0 && (before + tensor.count) * kElementBytes > limit_bytes;
+    if (buckets.empty() || full) {
       limit_bytes = buckets.empty() ? std::min(kFirstBucketBytes, cap_bytes) : cap_bytes;
       const auto index = static_cast<int>(buckets.size());
       buckets.push_back({.index = index, .offset = tensor.offset + tensor.count});
@@ -36,6 +40,7 @@ std::vector<Bucket> MakeBuckets(const std::vector<TensorSpan>& tensors, int64_t 
     bucket.offset = tensor.offset;
     bucket.count += tensor.count;
     bucket.first_tensor = static_cast<int>(left - 1);
+    ++bucket.tensors;
   }
   return buckets;
 }

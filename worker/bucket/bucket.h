@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace lockstep {
@@ -13,13 +14,17 @@ struct TensorSpan {
   int64_t offset = 0;  // elements
   int64_t count = 0;
 };
+struct NamedTensor {
+  std::string name;  // "linear0.weight"
+  TensorSpan span;
+};
 
 struct Bucket {
   int index = 0;
-  int64_t offset =
-      0;  // elements from the start of the arena; buckets tile it from its end to its start
+  int64_t offset = 0;  // in elements; buckets tile the arena from its end to its start
   int64_t count = 0;
   int first_tensor = 0;  // the bucket is ready once backward has passed this tensor
+  int tensors = 0;       // first_tensor and those that follow it
 };
 
 inline constexpr int64_t kFirstBucketBytes = 1 << 20;

@@ -40,6 +40,16 @@ absl::StatusOr<Sampler> Sampler::Make(const SamplerOptions& options) {
   return Sampler(options);
 }
 
+std::string Sampler::Rule() const {
+  const int64_t read = steps_per_epoch() * options_.global_batch;
+  const int64_t dropped = options_.samples - read;
+  if (dropped == 0) {
+    return absl::StrCat("each epoch reads all ", read, " samples, each once by one worker");
+  }
+  return absl::StrCat("of ", options_.samples, " samples each epoch reads ", read,
+                      ", each once by one worker, and drops the last ", dropped, " of its order");
+}
+
 // Fisher-Yates, from the end; a permutation depends on the seed and the epoch, not on earlier
 // epochs.
 void Sampler::Permute(int64_t epoch) {

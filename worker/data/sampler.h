@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -30,6 +31,9 @@ class Sampler {
   int64_t steps_per_epoch() const { return options_.samples / options_.global_batch; }
   int64_t epoch(int64_t step) const { return (step - 1) / steps_per_epoch(); }
   int64_t rank_batch() const { return options_.global_batch / options_.world_size; }
+  // What an epoch covers, for people: "of 1797 samples each epoch reads 1792, each once by one
+  // worker, and drops the last 5 of its order".
+  std::string Rule() const;
 
   // Ids of this rank's samples at `step` (>= 1), rank_batch() of them. Any order of steps is
   // allowed.

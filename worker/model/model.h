@@ -24,11 +24,6 @@ struct BasicBatch {
   std::span<const int32_t> labels;  // (rows), 0 .. classes()-1
 };
 
-struct NamedTensor {
-  std::string name;  // "linear0.weight"
-  TensorSpan span;
-};
-
 // Called once a tensor, in reverse order of tensors(), as soon as its gradient is final.
 using TensorReady = std::function<absl::Status(int tensor)>;
 

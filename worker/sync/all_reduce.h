@@ -1,34 +1,62 @@
 // all_reduce.h: gradients are summed by a collective, bucket by bucket; every worker applies the
 // same sum with the same rule to the same parameters, so all replicas stay the same bits (PyTorch
-// DDP's scheme). Paper: Li et al., PyTorch Distributed, VLDB 13(12), 2020.
+// DDP's scheme). A bucket travels in the wire's dtype: it is converted, summed and converted back;
+// the optimizer stays f32. In EXACT order the collective also divides, so the bits are the same for
+// every algorithm, bucket and channel count. On a rank that only sums (PS_EXCHANGE's servers) the
+// same calls work on a workspace whose content means nothing. Errors: the communicator's, with
+// members in place of ranks; DataLoss where an EXACT sum has an element that is not finite.
+// Paper: Li et al., PyTorch Distributed, VLDB 13(12), 2020.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "allreduce/communicator.h"
+#include "allreduce/exact.h"
+#include "base/numeric/dtype.h"
 #include "worker/sync/sgd_state.h"
 #include "worker/sync/synchronizer.h"
 
 namespace lockstep {
 
+struct AllReduceOptions {
+  std::vector<NamedTensor> tensors = {};  // of the arena
+  std::vector<Bucket> buckets = {};       // that tile it
+  SgdOptions sgd = {};                    // divisor: world_size for MEAN, 1 for SUM
+  bool exact = false;                     // EXACT order; f32, f16 and bf16 only
+  Dtype wire_dtype = Dtype::kF32;
+  bool broadcast_start = true;  // false: every worker keeps its own start values
+};
+
 class AllReduceSynchronizer final : public Synchronizer {
  public:
-  AllReduceSynchronizer(std::unique_ptr<Communicator> communicator, const SgdOptions& options,
-                        int64_t parameters)
-      : communicator_(std::move(communicator)), sgd_(options, parameters) {}
+  AllReduceSynchronizer(std::unique_ptr<Communicator> communicator, AllReduceOptions options);
 
   absl::Status Begin(std::span<float> parameters) override;
   absl::Status GradientReady(int64_t step, const Bucket& bucket,
                              std::span<float> gradients) override;
   absl::Status Finish(int64_t step, std::span<float> gradients,
                       std::span<float> parameters) override;
+  SetUpFacts set_up() const override { return facts_; }
+  void LogMessages(MessageLog* log) override { communicator_->LogMessages(log); }
   std::span<const float> optimizer_state() const override { return sgd_.velocity(); }
   Traffic traffic() const override { return communicator_->traffic(); }
 
  private:
+  bool contributes() const { return communicator_->rank() < communicator_->contributors(); }
+  absl::Status Sum(const Bucket& bucket, float* values);
+  absl::Status SumExact(const Bucket& bucket, void* values);
+  absl::Status CheckExact(int64_t step, const Bucket& bucket) const;
+  absl::Status BlameMembers(const absl::Status& status) const;
+
   std::unique_ptr<Communicator> communicator_;
+  const AllReduceOptions options_;
+  ExactAllReduce exact_;
   SgdState sgd_;
+  std::vector<std::byte> wire_;  // a bucket in the wire's dtype, unless that is f32
+  SetUpFacts facts_;
 };
 
 }  // namespace lockstep

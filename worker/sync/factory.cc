@@ -5,10 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "allreduce/communicator.h"
+#include "allreduce/schedule/order.h"
 #include "allreduce/transport/tcp.h"
+#include "base/check.h"
 #include "base/member/process.h"
 #include "base/status.h"
 #include "ps_server/client/ps_client.h"
+#include "worker/sync/addition_order.h"
 #include "worker/sync/all_reduce.h"
 #include "worker/sync/local.h"
 #include "worker/sync/ps_synchronizer.h"
@@ -17,7 +20,25 @@ namespace lockstep {
 namespace {
 
 int64_t Parameters(const SyncContext& context) {
-  return context.tensors.empty() ? 0 : context.tensors.back().offset + context.tensors.back().count;
+  if (context.tensors.empty()) return 0;
+  return context.tensors.back().span.offset + context.tensors.back().span.count;
+}
+
+absl::StatusOr<Algorithm> AlgorithmFrom(AllReduceSync::Algorithm algorithm) {
+  switch (algorithm) {
+    case AllReduceSync::NAIVE:
+      return Algorithm::kNaive;
+    case AllReduceSync::RING:
+      return Algorithm::kRing;
+    case AllReduceSync::TREE:
+      return Algorithm::kTree;
+    case AllReduceSync::PS_EXCHANGE:
+      return Algorithm::kPsExchange;
+    default:
+      return absl::UnimplementedError(
+          absl::StrCat("all_reduce.algorithm ", AllReduceSync::Algorithm_Name(algorithm),
+                       " is not built yet; built: NAIVE, RING, TREE, PS_EXCHANGE"));
+  }
 }
 
 absl::StatusOr<std::vector<Endpoint>> Endpoints(const Start& start, Role role) {
@@ -32,50 +53,95 @@ absl::StatusOr<std::vector<Endpoint>> Endpoints(const Start& start, Role role) {
 
 absl::StatusOr<std::unique_ptr<Synchronizer>> MakeAllReduce(const Start& start,
                                                             SyncContext context) {
+  const Experiment& experiment = start.run().experiment();
+  const Variant& variant = start.run().variant();
+  const int workers = start.run().world_size();
+  CommunicatorOptions options;
+  ASSIGN_OR_RETURN(options.algorithm, AlgorithmFrom(variant.all_reduce().algorithm()));
+  options.channels = variant.all_reduce().channels();
+  options.limits = context.limits;
   TcpGroup group;
-  group.rank = context.rank;
+  group.rank = context.trains ? context.index : workers + context.index;
   ASSIGN_OR_RETURN(group.endpoints, Endpoints(start, WORKER));
+  ASSIGN_OR_RETURN(const std::vector<Endpoint> servers, Endpoints(start, SERVER));
+  group.endpoints.insert(group.endpoints.end(), servers.begin(), servers.end());
+  options.servers = static_cast<int>(servers.size());
   group.epoch = start.epoch();
   group.token = context.token;
-  group.channels = start.run().variant().all_reduce().channels();
+  group.channels = options.channels;
   ASSIGN_OR_RETURN(std::unique_ptr<Link> link,
                    ConnectTcpMesh(std::move(context.listener), group, context.limits,
                                   *context.clock, *context.abort));
-  const CommunicatorOptions options{
-      .algorithm = Algorithm::kRing, .channels = group.channels, .limits = context.limits};
   return std::make_unique<AllReduceSynchronizer>(
       MakeHostCommunicator(std::move(link), *context.clock, options),
-      SgdFrom(start.run().experiment(), start.run().world_size()), Parameters(context));
+      AllReduceOptions{.tensors = std::move(context.tensors),
+                       .buckets = std::move(context.buckets),
+                       .sgd = SgdFrom(experiment, variant, workers),
+                       .exact = experiment.reduction_order() == EXACT,
+                       .wire_dtype = DtypeFrom(experiment.wire_dtype(0)),
+                       .broadcast_start = experiment.broadcast_start()});
 }
 
 absl::StatusOr<std::unique_ptr<Synchronizer>> MakePs(const Start& start,
                                                      const SyncContext& context) {
+  const Experiment& experiment = start.run().experiment();
+  const Variant& variant = start.run().variant();
+  const int workers = start.run().world_size();
+  const bool async = variant.ps().mode() == Ps::ASYNC;
+  const bool exact = experiment.reduction_order() == EXACT && !async;
   PsClientOptions options;
   ASSIGN_OR_RETURN(options.servers, Endpoints(start, SERVER));
-  options.rank = context.rank;
+  options.rank = context.index;
   options.epoch = start.epoch();
   options.token = context.token;
   options.limits = context.limits;
-  for (const TensorSpan& tensor : context.tensors) {
-    options.layout.tensor_counts.push_back(tensor.count);
+  PsLayout& layout = options.layout;
+  layout.mode = async ? PsMode::kAsync : PsMode::kSync;
+  layout.order = exact ? PsOrder::kExact : PsOrder::kRank;
+  for (const NamedTensor& tensor : context.tensors) {
+    layout.tensor_counts.push_back(tensor.span.count);
   }
-  options.layout.shards = start.run().servers();
-  options.layout.world_size = start.run().world_size();
-  options.layout.sgd = SgdFrom(start.run().experiment(), start.run().world_size());
+  layout.shards = start.run().servers();
+  layout.world_size = workers;
+  layout.sgd = SgdFrom(experiment, variant, workers);
   ASSIGN_OR_RETURN(std::unique_ptr<PsClient> client,
                    PsClient::Connect(options, *context.clock, *context.abort));
-  return std::make_unique<PsSynchronizer>(std::move(client), context.rank);
+  PsSynchronizerOptions facts{.addition_order = exact ? kExactOrder : "",
+                              .broadcast_start = experiment.broadcast_start()};
+  if (!async && !exact) {
+    facts.addition_order = AdditionOrderText(
+        context.buckets, [workers](int64_t count) { return RankOrder(workers, count); });
+  }
+  return std::make_unique<PsSynchronizer>(std::move(client), context.index, std::move(facts));
 }
 
 }  // namespace
 
+Dtype DtypeFrom(DtypeSpec spec) {
+  switch (spec) {
+    case F32:
+      return Dtype::kF32;
+    case F64:
+      return Dtype::kF64;
+    case F16:
+      return Dtype::kF16;
+    case BF16:
+      return Dtype::kBf16;
+    default:
+      break;
+  }
+  CHECK(false) << "gradients don't travel as " << DtypeSpec_Name(spec);
+  return Dtype::kF32;
+}
+
 absl::StatusOr<std::unique_ptr<Synchronizer>> MakeSynchronizer(const Start& start,
                                                                SyncContext context) {
-  const Variant& variant = start.run().variant();
+  const RunConfig& run = start.run();
+  const Variant& variant = run.variant();
   switch (variant.sync_case()) {
     case Variant::kNone:
-      return std::make_unique<LocalSynchronizer>(SgdFrom(start.run().experiment(), 1),
-                                                 Parameters(context));
+      return std::make_unique<LocalSynchronizer>(
+          SgdFrom(run.experiment(), variant, run.world_size()), Parameters(context));
     case Variant::kAllReduce:
       return MakeAllReduce(start, std::move(context));
     case Variant::kPs:

@@ -26,6 +26,8 @@ class LocalSynchronizer final : public Synchronizer {
     sgd_.Apply(gradients, parameters);
     return absl::OkStatus();
   }
+  SetUpFacts set_up() const override { return {}; }
+  void LogMessages(MessageLog* /*log*/) override {}
   std::span<const float> optimizer_state() const override { return sgd_.velocity(); }
   Traffic traffic() const override { return {}; }
 

@@ -5,11 +5,17 @@
 namespace lockstep {
 
 absl::Status PsSynchronizer::Begin(std::span<float> parameters) {
-  if (rank_ != 0) return client_->Pull(0, parameters);
-  // What is sent must stay as it is until the pull is back, and the pull writes to `parameters`.
-  start_values_.assign(parameters.begin(), parameters.end());
-  RETURN_IF_ERROR(client_->Init(start_values_));
-  RETURN_IF_ERROR(client_->Pull(0, parameters));
+  facts_.addition_order = options_.addition_order;
+  if (rank_ == 0) {
+    ASSIGN_OR_RETURN(facts_.link, client_->MeasureLink());
+    // What is sent must stay as it is until the pull is back, and the pull writes elsewhere.
+    start_values_.assign(parameters.begin(), parameters.end());
+    RETURN_IF_ERROR(client_->Init(start_values_));
+  }
+  std::vector<float>
+      dropped;  // without the broadcast the pull only says that the servers are ready
+  if (!options_.broadcast_start) dropped.resize(parameters.size());
+  RETURN_IF_ERROR(client_->Pull(0, options_.broadcast_start ? parameters : dropped));
   start_values_ = {};
   return absl::OkStatus();
 }

@@ -1,11 +1,13 @@
-// ps_synchronizer.h: gradients go to the parameter servers, bucket by bucket; the servers apply the
-// sum with their optimizer once every worker's are there, and every worker fetches the same
-// parameters. Paper: Li et al., Scaling Distributed Machine Learning with the Parameter Server,
-// OSDI 2014.
+// ps_synchronizer.h: gradients go to the parameter servers, bucket by bucket; the servers apply
+// them with their optimizer, and every worker fetches the parameters. Synchronous: once every
+// worker's are there, so all fetch the same. Asynchronous: each worker's on their own, so a worker
+// may fetch what others have changed meanwhile. Errors: the client's. Paper: Li et al., Scaling
+// Distributed Machine Learning with the Parameter Server, OSDI 2014.
 #pragma once
 
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,18 +16,25 @@
 
 namespace lockstep {
 
+struct PsSynchronizerOptions {
+  std::string addition_order;   // of the servers' sums, for the record
+  bool broadcast_start = true;  // false: every worker keeps its own values until the first pull
+};
+
 class PsSynchronizer final : public Synchronizer {
  public:
   // `client` is connected; rank 0 sends the start values. The spans given to GradientReady must
   // outlive this object or the Finish of their step.
-  PsSynchronizer(std::unique_ptr<PsClient> client, int rank)
-      : client_(std::move(client)), rank_(rank) {}
+  PsSynchronizer(std::unique_ptr<PsClient> client, int rank, PsSynchronizerOptions options = {})
+      : client_(std::move(client)), rank_(rank), options_(std::move(options)) {}
 
   absl::Status Begin(std::span<float> parameters) override;
   absl::Status GradientReady(int64_t step, const Bucket& bucket,
                              std::span<float> gradients) override;
   absl::Status Finish(int64_t step, std::span<float> gradients,
                       std::span<float> parameters) override;
+  SetUpFacts set_up() const override { return facts_; }
+  void LogMessages(MessageLog* /*log*/) override {}
   std::span<const float> optimizer_state() const override { return {}; }
   Traffic traffic() const override { return client_->traffic(); }
 
@@ -33,6 +42,8 @@ class PsSynchronizer final : public Synchronizer {
   std::vector<float> start_values_;  // what the client sends must outlive it
   std::unique_ptr<PsClient> client_;
   const int rank_;
+  const PsSynchronizerOptions options_;
+  SetUpFacts facts_;
 };
 
 }  // namespace lockstep

@@ -2,15 +2,18 @@
 // data) and nothing beside it (metrics, probe) knows which one runs. Gradients and parameters are
 // views of the worker's flat arena; the gradient of a step is the mean over this worker's samples.
 // After Finish the parameters are those of the next step. Errors: InvalidArgument (ranks disagree
-// about the call), DeadlineExceeded and Unavailable (name the member). Threads: the training thread
-// only.
+// about the call), DeadlineExceeded and Unavailable (name the member). Threads: one call at a
+// time, not always from the same thread.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "absl/status/status.h"
+#include "allreduce/host/message_log.h"
+#include "base/link_cost.h"
 #include "base/traffic.h"
 #include "worker/bucket/bucket.h"
 
@@ -29,6 +32,16 @@ class Synchronizer {
   // Completes the step: gradients exchanged, optimizer applied, `parameters` ready for step + 1.
   virtual absl::Status Finish(int64_t step, std::span<float> gradients,
                               std::span<float> parameters) = 0;
+
+  // Measured and predicted once, during Begin; for the record.
+  struct SetUpFacts {
+    std::optional<LinkCost> link;  // rank 0 alone
+    std::string addition_order;    // SetUp.addition_order of proto/record.proto
+  };
+  virtual SetUpFacts set_up() const = 0;
+  // From now on notes the messages of collectives in `log`; null: none. Does nothing where there
+  // are none.
+  virtual void LogMessages(MessageLog* log) = 0;
 
   // Optimizer state that this worker holds; empty when a server holds it.
   virtual std::span<const float> optimizer_state() const = 0;

@@ -11,10 +11,9 @@
 namespace lockstep {
 namespace {
 
-using synthetic::Config;
 using synthetic::Files;
-using synthetic::FilesOf;
-using synthetic::ReaderOf;
+using synthetic::ForSteps;
+using synthetic::RunWith;
 using synthetic::Shape;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -29,6 +28,9 @@ TEST(Aggregate, HasTheKnownValuesOfOneRun) {
   const auto result = Aggregate({synthetic::Run({.variant = "ring"})}, nullptr);
   ASSERT_THAT(result, IsOk());
   EXPECT_EQ(result->id(), "ring");
+  EXPECT_EQ(result->variant(), "ring");
+  EXPECT_EQ(result->rate(), "");
+  EXPECT_EQ(result->addition_order(), "order of ring");
   EXPECT_EQ(result->label(), "Ring all-reduce");
   EXPECT_TRUE(result->ranked());
   EXPECT_TRUE(result->complete());
@@ -42,7 +44,18 @@ TEST(Aggregate, HasTheKnownValuesOfOneRun) {
   EXPECT_DOUBLE_EQ(result->anatomy_us().sync(), 5'000);
   EXPECT_EQ(result->loss().step_size(), 20);
   EXPECT_NEAR(result->loss().value(6), 7.15, 1e-12);
+  // Step 7 ends 60 ms + the rank's skew + 9 ms after rank 0 started step 1.
+  EXPECT_NEAR(result->loss().time_s(6), (60 + 1.5 + 9) / 1e3, 1e-12);
+  EXPECT_EQ(result->loss().samples(6), 7 * 4 * 32);
   EXPECT_NEAR(result->loss().final(), 18.15, 1e-12);  // mean of 16..20, + 0.15
+}
+
+TEST(Aggregate, AsynchronousRanksAreTimedRankByRankToo) {
+  const auto result = Aggregate({synthetic::Run({.variant = "ps_async", .servers = 2})}, nullptr);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_TRUE(result->ranked());
+  EXPECT_EQ(result->rate(), "r/n");
+  EXPECT_DOUBLE_EQ(result->step_us().p50(), 9'000);
 }
 
 TEST(Aggregate, TheControlIsTimedRankByRankAndNotRanked) {
@@ -55,14 +68,16 @@ TEST(Aggregate, TheControlIsTimedRankByRankAndNotRanked) {
 }
 
 TEST(Aggregate, WarmUpIsLeftOutOfEveryTime) {
-  const Shape shape = {.variant = "ring"};
-  Files files = FilesOf(shape);
-  for (int rank = 0; rank < 4; ++rank) {
-    StepDone* step = files[{"worker", rank}][2].mutable_step();  // step 1
-    step->set_start_ns(step->start_ns() - 500 * synthetic::kMs);
-    step->set_compute_ns(500 * synthetic::kMs);
-  }
-  const auto result = Aggregate({MergeRun(Config(shape), ReaderOf(files))}, nullptr);
+  const auto result = Aggregate(
+      {RunWith({.variant = "ring"},
+               [](Files* files) {
+                 for (int rank = 0; rank < 4; ++rank) {
+                   StepDone* step = (*files)[{"worker", rank}][2].mutable_step();  // step 1
+                   step->set_start_ns(step->start_ns() - 500 * synthetic::kMs);
+                   step->set_compute_ns(500 * synthetic::kMs);
+                 }
+               })},
+      nullptr);
   ASSERT_THAT(result, IsOk());
   EXPECT_NEAR(result->samples_per_s().median(), Rate(10), 1e-6);
   EXPECT_DOUBLE_EQ(result->step_us().max(), 12'000);
@@ -88,12 +103,9 @@ TEST(Aggregate, BlocksGiveTheIntervalAndSeedsShareABlock) {
 }
 
 RunRecord KilledAfter(const Shape& shape, size_t steps) {
-  Files files = FilesOf(shape);
-  for (int rank = 0; rank < shape.workers; ++rank) {
-    std::vector<Record>& records = files[{"worker", rank}];
-    records.resize(2 + steps);
-  }
-  return MergeRun(Config(shape), ReaderOf(files));
+  return RunWith(shape, [&](Files* files) {
+    for (int rank = 0; rank < shape.workers; ++rank) (*files)[{"worker", rank}].resize(2 + steps);
+  });
 }
 
 TEST(Aggregate, AnUnfinishedRunDoesNotColourFinishedOnes) {
@@ -128,12 +140,13 @@ TEST(Aggregate, NothingMeasuredIsAbsentNotZero) {
 }
 
 TEST(Aggregate, ALossThatIsNotFiniteIsAReason) {
-  const Shape shape = {.variant = "ring"};
-  Files files = FilesOf(shape);
-  for (Record& record : files[{"worker", 1}]) {
-    if (record.has_step() && record.step().step() >= 17) record.mutable_step()->set_loss(NAN);
-  }
-  const auto result = Aggregate({MergeRun(Config(shape), ReaderOf(files))}, nullptr);
+  const auto result = Aggregate({RunWith({.variant = "ring"},
+                                         [](Files* files) {
+                                           ForSteps(files, 1, [](StepDone* step) {
+                                             if (step->step() >= 17) step->set_loss(NAN);
+                                           });
+                                         })},
+                                nullptr);
   ASSERT_THAT(result, IsOk());
   EXPECT_EQ(result->loss().step_size(), 16);
   EXPECT_FALSE(result->loss().has_final());

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "experiments/analyse/aggregate.h"
 #include "tests/experiments/analyse/synthetic.h"
 #include "tests/support/status_matchers.h"
@@ -10,41 +14,112 @@
 namespace lockstep {
 namespace {
 
-using synthetic::Config;
 using synthetic::Files;
-using synthetic::FilesOf;
+using synthetic::ForSteps;
 using synthetic::kGradientBytes;
-using synthetic::ReaderOf;
+using synthetic::RunWith;
 using synthetic::Shape;
 using ::testing::DoubleNear;
 using ::testing::Optional;
 
-TEST(FormulaFor, RingMovesTwiceItsShareEachWay) {
-  const auto formula =
-      FormulaFor({.mode = "all_reduce", .algorithm = "ring", .workers = 4, .gradient_bytes = 1000});
+struct FormulaCase {
+  const char* name;
+  ByteFormulaInput input;
+  double worker;
+  const char* worker_text;
+  double busiest;
+  const char* busiest_text;
+  double server = 0;
+};
+class Formula : public ::testing::TestWithParam<FormulaCase> {};
+
+TEST_P(Formula, IsThatOfTheWay) {
+  const FormulaCase& want = GetParam();
+  const auto formula = FormulaFor(want.input);
   ASSERT_THAT(formula, IsOk());
-  EXPECT_EQ(formula->worker, 1500);
-  EXPECT_EQ(formula->worker_text, "2(n-1)/n S");
-  EXPECT_FALSE(formula->server.has_value());
-  const auto alone =
-      FormulaFor({.mode = "all_reduce", .algorithm = "ring", .workers = 1, .gradient_bytes = 1000});
-  EXPECT_EQ(alone->worker, 0);
+  EXPECT_DOUBLE_EQ(formula->worker, want.worker);
+  EXPECT_EQ(formula->worker_text, want.worker_text);
+  EXPECT_DOUBLE_EQ(formula->busiest, want.busiest);
+  EXPECT_EQ(formula->busiest_text, want.busiest_text);
+  EXPECT_EQ(formula->server.has_value(), want.server > 0);
+  EXPECT_DOUBLE_EQ(formula->server.value_or(0), want.server);
 }
 
-TEST(FormulaFor, EachServerMovesItsShardForEveryWorker) {
-  const auto formula = FormulaFor(
-      {.mode = "ps_sync", .algorithm = "", .workers = 4, .servers = 2, .gradient_bytes = 1000});
-  ASSERT_THAT(formula, IsOk());
-  EXPECT_EQ(formula->worker, 1000);
-  EXPECT_THAT(formula->server, Optional(2000));
-  EXPECT_EQ(formula->server_text, "n S / s");
+ByteFormulaInput Collective(const char* algorithm, int workers, double bytes = 1'000) {
+  return {
+      .mode = "all_reduce", .algorithm = algorithm, .workers = workers, .gradient_bytes = bytes};
 }
+ByteFormulaInput Servers(const char* mode, const char* algorithm, int workers, int servers) {
+  return {.mode = mode,
+          .algorithm = algorithm,
+          .workers = workers,
+          .servers = servers,
+          .gradient_bytes = 1'000};
+}
+ByteFormulaInput Exact(ByteFormulaInput input, int element_bytes) {
+  input.exact = true;
+  input.element_bytes = element_bytes;
+  return input;
+}
+constexpr double kExactBytes = 1'000 * (8 + 4 / 1024.0) / 4;  // of 250 f32 elements
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Formula,
+    ::testing::Values(
+        FormulaCase{"none", {.mode = "none", .workers = 4, .gradient_bytes = 9}, 0, "0", 0, "0"},
+        FormulaCase{"naive", Collective("naive", 4), 3'000, "(n-1) S", 3'000, "(n-1) S"},
+        FormulaCase{"ring", Collective("ring", 4), 1'500, "2(n-1)/n S", 1'500, "2(n-1)/n S"},
+        FormulaCase{"ring_alone", Collective("ring", 1), 0, "2(n-1)/n S", 0, "2(n-1)/n S"},
+        FormulaCase{"tree_2", Collective("tree", 2), 1'000, "2(n-1)/n S", 1'000,
+                    "1 S, one to each neighbour"},
+        FormulaCase{"tree_4", Collective("tree", 4), 1'500, "2(n-1)/n S", 2'000,
+                    "2 S, one to each neighbour"},
+        FormulaCase{"tree_5", Collective("tree", 5), 1'600, "2(n-1)/n S", 3'000,
+                    "3 S, one to each neighbour"},
+        FormulaCase{"tree_alone", Collective("tree", 1), 0, "2(n-1)/n S", 0,
+                    "0 S, one to each neighbour"},
+        FormulaCase{"ps_sync", Servers("ps_sync", "", 4, 2), 1'000, "S", 2'000, "n S / s", 2'000},
+        FormulaCase{"ps_async", Servers("ps_async", "", 4, 1), 1'000, "S", 4'000, "n S / s", 4'000},
+        FormulaCase{"more_servers_than_workers", Servers("ps_sync", "", 2, 4), 1'000, "S", 1'000,
+                    "S", 500},
+        FormulaCase{"ps_exchange", Servers("all_reduce", "ps_exchange", 3, 2), 1'000, "S", 1'500,
+                    "n S / s", 1'500},
+        FormulaCase{"ring_exact", Exact(Collective("ring", 4), 4), 1.5 * kExactBytes,
+                    "2(n-1)/n S, S at 8 B an element", 1.5 * kExactBytes,
+                    "2(n-1)/n S, S at 8 B an element"},
+        // 2 bytes an element become 8: four times the bytes.
+        FormulaCase{"naive_exact_f16", Exact(Collective("naive", 3, 500), 2), 2 * kExactBytes,
+                    "(n-1) S, S at 8 B an element", 2 * kExactBytes,
+                    "(n-1) S, S at 8 B an element"},
+        FormulaCase{"ps_exchange_exact", Exact(Servers("all_reduce", "ps_exchange", 4, 2), 4),
+                    kExactBytes, "S, S at 8 B an element", 2 * kExactBytes,
+                    "n S / s, S at 8 B an element", 2 * kExactBytes},
+        // The server quantises: nothing more on the wire.
+        FormulaCase{"ps_sync_exact", Exact(Servers("ps_sync", "", 4, 2), 4), 1'000, "S", 2'000,
+                    "n S / s", 2'000}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 TEST(FormulaFor, RefusesWhatItDoesNotKnow) {
-  EXPECT_THAT(FormulaFor({.mode = "all_reduce", .algorithm = "tree", .workers = 4}),
-              StatusIs(absl::StatusCode::kInvalidArgument, "'tree'"));
-  EXPECT_THAT(FormulaFor({.mode = "ps_sync", .algorithm = "", .workers = 4, .servers = 0}),
+  EXPECT_THAT(FormulaFor(Collective("double_tree", 4)),
+              StatusIs(absl::StatusCode::kInvalidArgument, "'double_tree'"));
+  EXPECT_THAT(FormulaFor(Servers("ps_sync", "", 4, 0)),
               StatusIs(absl::StatusCode::kInvalidArgument, "0 servers"));
+  EXPECT_THAT(FormulaFor(Collective("ring", 0)),
+              StatusIs(absl::StatusCode::kInvalidArgument, "0 workers"));
+}
+
+// The mean over ranks of what each sends is the formula of one worker.
+TEST(TreeNeighbours, SumToTheFormula) {
+  for (int n = 1; n <= 33; ++n) {
+    int64_t sum = 0;
+    int64_t most = 0;
+    for (int rank = 0; rank < n; ++rank) {
+      sum += synthetic::Neighbours(n, rank);
+      most = std::max(most, synthetic::Neighbours(n, rank));
+    }
+    EXPECT_EQ(sum, 2 * (n - 1)) << n;
+    EXPECT_EQ(TreeNeighboursMax(n), most) << n;
+  }
 }
 
 struct Way {
@@ -66,6 +141,8 @@ TEST_P(CountedBytes, StandBesideTheFormula) {
   EXPECT_DOUBLE_EQ(result->bytes().formula(), way.formula);
   EXPECT_EQ(result->busiest().node(), way.node);
   EXPECT_DOUBLE_EQ(result->busiest().bytes_per_step(), way.busiest);
+  EXPECT_DOUBLE_EQ(result->busiest().formula(), way.busiest);
+  EXPECT_EQ(result->busiest().formula_text().empty(), way.busiest == 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -73,6 +150,18 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Way{"none", {.variant = "none"}, 0, 0, ""},
         Way{"ring", {.variant = "ring"}, 1.5 * kGradientBytes, 1.5 * kGradientBytes, "worker 0"},
+        Way{"naive", {.variant = "naive"}, 3.0 * kGradientBytes, 3.0 * kGradientBytes, "worker 0"},
+        Way{"tree", {.variant = "tree"}, 1.5 * kGradientBytes, 2.0 * kGradientBytes, "worker 0"},
+        Way{"ps_async",
+            {.variant = "ps_async", .servers = 2},
+            kGradientBytes,
+            2.0 * kGradientBytes,
+            "server 0"},
+        Way{"ps_schedule",
+            {.variant = "ps_schedule", .servers = 2},
+            kGradientBytes,
+            2.0 * kGradientBytes,
+            "server 0"},
         Way{"ps",
             {.variant = "ps_sync", .servers = 2},
             kGradientBytes,
@@ -91,9 +180,10 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST(CountedBytes, ServerCountsBothWays) {
-  for (const int steps : {1, 3, 20}) {
+  for (const auto& [variant, steps] : std::vector<std::pair<const char*, int>>{
+           {"ps_sync", 1}, {"ps_sync", 3}, {"ps_sync", 20}, {"ps_async", 20}, {"ps_schedule", 3}}) {
     const auto result =
-        Aggregate({synthetic::Run({.variant = "ps_sync", .servers = 2, .steps = steps})}, nullptr);
+        Aggregate({synthetic::Run({.variant = variant, .servers = 2, .steps = steps})}, nullptr);
     ASSERT_THAT(result, IsOk());
     EXPECT_DOUBLE_EQ(result->bytes().server_in_per_step(), 2.0 * kGradientBytes) << steps;
     EXPECT_DOUBLE_EQ(result->bytes().server_out_per_step(), 2.0 * kGradientBytes) << steps;
@@ -104,12 +194,13 @@ TEST(CountedBytes, ServerCountsBothWays) {
 }
 
 TEST(CountedBytes, TheBusiestDirectionOfAllProcessesIsNamed) {
-  const Shape shape = {.variant = "ring"};
-  Files files = FilesOf(shape);
-  for (Record& record : files[{"worker", 2}]) {
-    if (record.has_step()) record.mutable_step()->mutable_traffic()->set_sent_bytes(999'999);
-  }
-  const auto result = Aggregate({MergeRun(Config(shape), ReaderOf(files))}, nullptr);
+  const auto result = Aggregate({RunWith({.variant = "ring"},
+                                         [](Files* files) {
+                                           ForSteps(files, 2, [](StepDone* step) {
+                                             step->mutable_traffic()->set_sent_bytes(999'999);
+                                           });
+                                         })},
+                                nullptr);
   ASSERT_THAT(result, IsOk());
   EXPECT_EQ(result->busiest().node(), "worker 2");
   EXPECT_EQ(result->busiest().direction(), "out");

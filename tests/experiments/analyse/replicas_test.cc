@@ -13,10 +13,10 @@
 namespace lockstep {
 namespace {
 
-using synthetic::Config;
 using synthetic::Files;
 using synthetic::FilesOf;
-using synthetic::ReaderOf;
+using synthetic::RunOf;
+using synthetic::RunWith;
 using synthetic::Shape;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -63,8 +63,7 @@ TEST(AggregateReplicas, OneDifferentHashIsADifferenceFromThatStepOn) {
   const Shape shape = {.variant = "ring", .steps = 30};
   Files files = FilesOf(shape);
   ProbeAt(&files, 3, 20)->set_parameters_hash("other");
-  const VariantResult result =
-      Check({synthetic::Run(shape), MergeRun(Config(shape), ReaderOf(files))});
+  const VariantResult result = Check({synthetic::Run(shape), RunOf(shape, files)});
   EXPECT_EQ(result.replicas().state(), "diverged");
   EXPECT_EQ(result.replicas().first_diff_step(), 20);
   // The run with the difference is shown, not the good one before it.
@@ -72,10 +71,9 @@ TEST(AggregateReplicas, OneDifferentHashIsADifferenceFromThatStepOn) {
 }
 
 TEST(AggregateReplicas, OptimizerStateCounts) {
-  const Shape shape = {.variant = "ring"};
-  Files files = FilesOf(shape);
-  ProbeAt(&files, 1, 10)->set_optimizer_hash("momentum");
-  const VariantResult result = Check({MergeRun(Config(shape), ReaderOf(files))});
+  const VariantResult result = Check({RunWith({.variant = "ring"}, [](Files* files) {
+    ProbeAt(files, 1, 10)->set_optimizer_hash("momentum");
+  })});
   EXPECT_EQ(result.replicas().state(), "diverged");
   EXPECT_EQ(result.replicas().first_diff_step(), 10);
 }
@@ -83,10 +81,9 @@ TEST(AggregateReplicas, OptimizerStateCounts) {
 TEST(AggregateReplicas, NothingComparedIsUnchecked) {
   EXPECT_EQ(Check({synthetic::Run({.variant = "ring", .workers = 1})}).replicas().state(),
             "unchecked");
-  const Shape shape = {.variant = "ring"};
-  Files files = FilesOf(shape);
-  files.erase({"worker", 2});  // no probe is whole any more
-  const VariantResult result = Check({MergeRun(Config(shape), ReaderOf(files))});
+  const VariantResult result = Check({RunWith({.variant = "ring"}, [](Files* files) {
+    files->erase({"worker", 2});  // no probe is whole any more
+  })});
   EXPECT_EQ(result.replicas().state(), "unchecked");
   EXPECT_EQ(result.final_hash(), "");
   EXPECT_FALSE(result.repeated_hash_equal());
@@ -101,7 +98,7 @@ TEST(AggregateReplicas, StartValuesAloneAreUnchecked) {
     files[{"worker", rank}] = {synthetic::StartedRecord(shape, "worker", rank),
                                synthetic::ProbedRecord(0, "start")};
   }
-  VariantResult result = Check({MergeRun(Config(shape), ReaderOf(files))});
+  VariantResult result = Check({RunOf(shape, files)});
   EXPECT_EQ(result.replicas().state(), "unchecked");
   EXPECT_TRUE(result.replicas().max_rel().has_null_value());
   EXPECT_THAT(result.replicas().max_rel_reason(), HasSubstr("only the start values"));
@@ -110,17 +107,17 @@ TEST(AggregateReplicas, StartValuesAloneAreUnchecked) {
     files[{"worker", rank}].push_back(synthetic::StepRecord(shape, rank, 1));
     files[{"worker", rank}].push_back(synthetic::ProbedRecord(1, "one"));
   }
-  result = Check({MergeRun(Config(shape), ReaderOf(files))});
+  result = Check({RunOf(shape, files)});
   EXPECT_EQ(result.replicas().state(), "identical");
   EXPECT_EQ(result.replicas().max_rel().number_value(), 0);
 }
 
 TEST(AggregateReplicas, ADifferenceAmongThoseLeftIsStillOne) {
-  const Shape shape = {.variant = "ring"};
-  Files files = FilesOf(shape);
-  files.erase({"worker", 0});
-  ProbeAt(&files, 3, 10)->set_parameters_hash("other");
-  EXPECT_EQ(Check({MergeRun(Config(shape), ReaderOf(files))}).replicas().state(), "diverged");
+  const VariantResult result = Check({RunWith({.variant = "ring"}, [](Files* files) {
+    files->erase({"worker", 0});
+    ProbeAt(files, 3, 10)->set_parameters_hash("other");
+  })});
+  EXPECT_EQ(result.replicas().state(), "diverged");
 }
 
 TEST(AggregateReplicas, BlocksOfOneSeedMustRepeatOtherSeedsNeedNot) {
@@ -129,16 +126,31 @@ TEST(AggregateReplicas, BlocksOfOneSeedMustRepeatOtherSeedsNeedNot) {
   const Shape other = {.variant = "ring", .block = 0, .seed = 2};
   Files files = FilesOf(other);
   for (int rank = 0; rank < 4; ++rank) ProbeAt(&files, rank, 20)->set_parameters_hash("seed 2");
-  VariantResult result = Check(
-      {synthetic::Run(first), synthetic::Run(again), MergeRun(Config(other), ReaderOf(files))});
+  VariantResult result = Check({synthetic::Run(first), synthetic::Run(again), RunOf(other, files)});
   EXPECT_TRUE(result.repeated_hash_equal());
   EXPECT_EQ(result.final_hash(), "h20");
 
   files = FilesOf(again);
   for (int rank = 0; rank < 4; ++rank) ProbeAt(&files, rank, 20)->set_parameters_hash("drift");
-  result = Check({synthetic::Run(first), MergeRun(Config(again), ReaderOf(files))});
+  result = Check({synthetic::Run(first), RunOf(again, files)});
   EXPECT_FALSE(result.repeated_hash_equal());
   EXPECT_EQ(result.replicas().state(), "identical");
+}
+
+// Seeds run in random order, and variants are compared by this hash: it must be of the same seed.
+TEST(AggregateReplicas, TheFinalHashIsThatOfTheFirstSeed) {
+  std::vector<RunRecord> runs;
+  for (const uint64_t seed : {2U, 1U}) {
+    const Shape shape = {.variant = "ring", .seed = seed};
+    Files files = FilesOf(shape);
+    for (int rank = 0; rank < 4; ++rank) {
+      ProbeAt(&files, rank, 20)->set_parameters_hash("seed " + std::to_string(seed));
+    }
+    runs.push_back(RunOf(shape, files));
+    runs.back().config.mutable_experiment()->mutable_train()->add_seeds(1);
+    runs.back().config.mutable_experiment()->mutable_train()->add_seeds(2);
+  }
+  EXPECT_EQ(Check(runs).final_hash(), "seed 1");
 }
 
 TEST(AggregateReplicas, DistanceComesFromTheCopies) {
@@ -147,7 +159,7 @@ TEST(AggregateReplicas, DistanceComesFromTheCopies) {
   for (int rank = 0; rank < 4; ++rank) {
     for (const int step : {10, 20}) ProbeAt(&files, rank, step)->set_snapshot_offset(0);
   }
-  const RunRecord run = MergeRun(Config(shape), ReaderOf(files));
+  const RunRecord run = RunOf(shape, files);
   const SnapshotReader snapshots = [](const RunRecord&, int rank, const Probed& probed) {
     // Rank r holds (4, r * step / 10): 3 apart at step 10, 6 at step 20; the largest is 4, then 6.
     return std::vector<float>{4, static_cast<float>(rank) * static_cast<float>(probed.step()) / 10};
@@ -169,7 +181,7 @@ TEST(AggregateReplicas, AFailedReadIsAReasonNotAZero) {
     if (rank == 2) return absl::DataLossError("file ended early");
     return std::vector<float>{1};
   };
-  const VariantResult result = Check({MergeRun(Config(shape), ReaderOf(files))}, snapshots);
+  const VariantResult result = Check({RunOf(shape, files)}, snapshots);
   EXPECT_TRUE(result.replicas().max_rel().has_null_value());
   EXPECT_THAT(result.replicas().max_rel_reason(),
               HasSubstr("probe at step 20: worker 2: file ended early"));

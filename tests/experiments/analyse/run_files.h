@@ -25,13 +25,14 @@ inline void SetRates(const std::vector<double>& rates, VariantResult* variant) {
 inline VariantResult MakeVariant(const std::string& id, const std::string& mode, double bytes) {
   VariantResult variant;
   variant.set_id(id);
+  variant.set_variant(id);
   variant.set_label(id);
   variant.set_mode(mode);
   variant.set_workers(4);
   variant.set_ranked(mode != "none");
   variant.set_complete(true);
   variant.set_repeated_hash_equal(true);
-  variant.set_final_hash("0123456789abcdef0123456789abcdef");
+  variant.set_final_hash("bits-of-" + id);
   variant.mutable_step_us()->set_p50(10'000);
   variant.mutable_step_us()->set_p95(12'500);
   variant.mutable_step_us()->set_max(20'000);
@@ -90,6 +91,8 @@ inline RunFile QuickstartFile() {
   ps->mutable_busiest()->set_node("server 0");
   ps->mutable_busiest()->set_direction("in");
   ps->mutable_busiest()->set_bytes_per_step(804'000);
+  ps->mutable_busiest()->set_formula(800'000);
+  ps->mutable_busiest()->set_formula_text("n S / s");
   SetRates({1'000, 1'010, 1'020, 990, 1'000}, ps);
 
   *run.add_runs() = MakeVariant("ring", "all_reduce", 600'000);
@@ -99,6 +102,8 @@ inline RunFile QuickstartFile() {
   ring->mutable_busiest()->set_node("worker 2");
   ring->mutable_busiest()->set_direction("out");
   ring->mutable_busiest()->set_bytes_per_step(600'400);
+  ring->mutable_busiest()->set_formula(600'000);
+  ring->mutable_busiest()->set_formula_text("2(n-1)/n S");
   SetRates({1'400, 1'410, 1'430, 1'390, 1'395}, ring);
   return run;
 }

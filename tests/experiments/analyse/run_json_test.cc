@@ -93,13 +93,14 @@ INSTANTIATE_TEST_SUITE_P(All, NotFinite, ::testing::ValuesIn(kBad),
 
 // The way a NaN really arrives: a loss that blew up. The file is valid and says so.
 TEST(RunJson, ANanLossBecomesAReason) {
-  const synthetic::Shape shape = {.variant = "ring"};
-  synthetic::Files files = synthetic::FilesOf(shape);
-  for (Record& record : files[{"worker", 0}]) {
-    if (record.has_step() && record.step().step() > 5) record.mutable_step()->set_loss(NAN);
-  }
   const auto result =
-      Aggregate({MergeRun(synthetic::Config(shape), synthetic::ReaderOf(files))}, nullptr);
+      Aggregate({synthetic::RunWith({.variant = "ring"},
+                                    [](synthetic::Files* files) {
+                                      synthetic::ForSteps(files, 0, [](StepDone* step) {
+                                        if (step->step() > 5) step->set_loss(NAN);
+                                      });
+                                    })},
+                nullptr);
   ASSERT_THAT(result, IsOk());
   RunFile run;
   run.set_state("complete");

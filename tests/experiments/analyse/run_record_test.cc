@@ -1,6 +1,7 @@
 #include "experiments/analyse/run_record.h"
 
 #include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include "tests/experiments/analyse/synthetic.h"
@@ -29,7 +30,7 @@ TEST(MergeRun, WholeRunIsComplete) {
   EXPECT_THAT(run.workers[3].steps, SizeIs(20));
   EXPECT_THAT(run.workers[3].probes, SizeIs(2));
   EXPECT_EQ(run.workers[3].name, "worker 3");
-  EXPECT_EQ(run.workers[3].set_up.sent_bytes(), 1'000);
+  EXPECT_EQ(run.workers[3].set_up.traffic().sent_bytes(), 1'000);
   EXPECT_THAT(run.servers[1].applied, SizeIs(20));
   ASSERT_TRUE(run.servers[1].ended.has_value());
 }
@@ -119,24 +120,62 @@ TEST(MergeRun, AGapEndsWhatCanBeUsed) {
   EXPECT_THAT(run.workers[1].steps, SizeIs(4));
 }
 
-TEST(Names, AreThoseOfTheWay) {
-  Variant variant;
-  variant.set_name("x");
-  EXPECT_EQ(ModeOf(variant), "");
-  EXPECT_EQ(LabelOf(variant, 0), "x");
-  variant.mutable_none();
-  EXPECT_EQ(ModeOf(variant), "none");
-  EXPECT_EQ(LabelOf(variant, 0), "No synchronisation");
-  variant.mutable_ps();  // SYNC is the default
-  EXPECT_EQ(ModeOf(variant), "ps_sync");
-  EXPECT_EQ(AlgorithmOf(variant), "");
-  EXPECT_EQ(LabelOf(variant, 2), "Parameter server, sync, 2 servers");
-  EXPECT_EQ(LabelOf(variant, 1), "Parameter server, sync, 1 server");
-  variant.mutable_all_reduce();  // so is RING
-  EXPECT_EQ(ModeOf(variant), "all_reduce");
-  EXPECT_EQ(AlgorithmOf(variant), "ring");
-  EXPECT_EQ(LabelOf(variant, 0), "Ring all-reduce");
+// Servers that only sum write steps as workers do, and end where workers end.
+TEST(MergeRun, AServerOfAScheduleRecordsSteps) {
+  const Shape shape = {.variant = "ps_schedule", .servers = 2};
+  RunRecord run = synthetic::Run(shape);
+  EXPECT_TRUE(run.complete);
+  EXPECT_THAT(run.servers[1].steps, SizeIs(20));
+  run = synthetic::RunWith(shape, [](Files* files) {
+    auto& records = (*files)[{"server", 1}];
+    records.resize(2 + 7);
+    records.push_back(synthetic::EndedRecord(7, 0));
+  });
+  EXPECT_THAT(run.problems, ElementsAre("server 1: ended after step 7 of 20"));
 }
+
+struct NameCase {
+  const char* name;
+  const char* text;  // Variant
+  int servers;
+  const char* mode;
+  const char* algorithm;
+  const char* rate;
+  const char* label;
+};
+class Names : public ::testing::TestWithParam<NameCase> {};
+
+TEST_P(Names, AreThoseOfTheWay) {
+  const NameCase& want = GetParam();
+  Variant variant;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(want.text, &variant));
+  EXPECT_EQ(ModeOf(variant), want.mode);
+  EXPECT_EQ(AlgorithmOf(variant), want.algorithm);
+  EXPECT_EQ(RateOf(variant), want.rate);
+  EXPECT_EQ(LabelOf(variant, want.servers), want.label);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Names,
+    ::testing::Values(
+        NameCase{"unset", "name: 'x'", 0, "", "", "", "x"},
+        NameCase{"none", "none {}", 0, "none", "", "", "No synchronisation"},
+        NameCase{"ps_sync", "ps {}", 2, "ps_sync", "", "", "Parameter server, sync, 2 servers"},
+        NameCase{"one_server", "ps {}", 1, "ps_sync", "", "", "Parameter server, sync, 1 server"},
+        NameCase{"ps_async", "ps { mode: ASYNC }", 2, "ps_async", "", "r/n",
+                 "Parameter server, async, 2 servers, rate r/n"},
+        NameCase{"full_rate", "ps { mode: ASYNC rate: FULL }", 2, "ps_async", "", "r",
+                 "Parameter server, async, 2 servers, rate r"},
+        NameCase{"ring", "all_reduce {}", 0, "all_reduce", "ring", "", "Ring all-reduce"},
+        NameCase{"channels", "all_reduce { channels: 2 }", 0, "all_reduce", "ring", "",
+                 "Ring all-reduce, 2 channels"},
+        NameCase{"naive", "all_reduce { algorithm: NAIVE }", 0, "all_reduce", "naive", "",
+                 "Naive all-to-all"},
+        NameCase{"tree", "all_reduce { algorithm: TREE channels: 3 }", 0, "all_reduce", "tree", "",
+                 "Tree all-reduce, pipelined, 3 channels"},
+        NameCase{"ps_schedule", "all_reduce { algorithm: PS_EXCHANGE }", 2, "all_reduce",
+                 "ps_exchange", "", "Parameter-server exchange as a schedule, 2 servers"}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 TEST(WarmupSteps, IsFiveOrATenth) {
   EXPECT_EQ(WarmupSteps(1), 0);

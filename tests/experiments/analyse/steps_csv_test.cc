@@ -14,11 +14,8 @@
 namespace lockstep {
 namespace {
 
-using synthetic::Config;
 using synthetic::Files;
-using synthetic::FilesOf;
-using synthetic::ReaderOf;
-using synthetic::Shape;
+using synthetic::RunWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
@@ -80,9 +77,13 @@ TEST(StepsCsv, HasARowARankAndStep) {
                           {"variant", "ring"},
                           {"mode", "all_reduce"},
                           {"algorithm", "ring"},
+                          {"rate", ""},
+                          {"channels", "1"},
                           {"workers", "4"},
                           {"servers", "0"},
                           {"global_batch_samples", "128"},
+                          {"reduction_order", "engine"},
+                          {"overlap", "1"},
                           {"block", "2"},
                           {"seed", "7"},
                           {"rank", "1"},
@@ -92,6 +93,8 @@ TEST(StepsCsv, HasARowARankAndStep) {
                           {"start_us", "91000"},
                           {"compute_us", "4000"},
                           {"sync_us", "5000"},
+                          {"wait_us", "2000"},
+                          {"hidden_us", "1000"},
                           {"step_us", "9000"},
                           {"samples", "32"},
                           {"loss", "10.1"},
@@ -106,6 +109,15 @@ TEST(StepsCsv, HasARowARankAndStep) {
   EXPECT_EQ(row["parameters_hash"], "");
 }
 
+TEST(StepsCsv, AsynchronousRowsNameTheirRate) {
+  const auto rows =
+      Parse(StepsToCsv(File(), {synthetic::Run({.variant = "ps_async", .servers = 2})}));
+  ASSERT_THAT(rows, SizeIs(4 * 20));
+  EXPECT_EQ(rows[9].at("rate"), "r/n");
+  EXPECT_EQ(rows[9].at("channels"), "");
+  EXPECT_EQ(rows[9].at("wait_us"), "0");  // nobody waits for anybody
+}
+
 TEST(StepsCsv, SettingsComeBeforeMeasurements) {
   const auto header = ParseCsv(StepsToCsv(File(), {}))[0];
   const auto at = [&](const std::string& name) {
@@ -117,12 +129,10 @@ TEST(StepsCsv, SettingsComeBeforeMeasurements) {
 }
 
 TEST(StepsCsv, CutRunsAreMarkedAndStayParseable) {
-  const Shape shape = {.variant = "ring"};
-  Files files = FilesOf(shape);
-  files[{"worker", 2}].resize(2 + 7);
-  files.erase({"worker", 3});
-  const std::vector<RunRecord> runs = {synthetic::Run(shape),
-                                       MergeRun(Config(shape), ReaderOf(files))};
+  const std::vector<RunRecord> runs = {synthetic::Run({}), RunWith({}, [](Files* files) {
+                                         (*files)[{"worker", 2}].resize(2 + 7);
+                                         files->erase({"worker", 3});
+                                       })};
   const auto rows = Parse(StepsToCsv(File("aborted"), runs));
   ASSERT_THAT(rows, SizeIs(4 * 20 + 2 * 20 + 7));
   EXPECT_EQ(rows.front().at("state"), "complete");  // this run had finished
@@ -132,11 +142,11 @@ TEST(StepsCsv, CutRunsAreMarkedAndStayParseable) {
 }
 
 TEST(StepsCsv, NoNumberIsNotANumber) {
-  const Shape shape = {.variant = "ring"};
-  Files files = FilesOf(shape);
-  files[{"worker", 0}][2].mutable_step()->set_loss(NAN);
-  files[{"worker", 0}][3].mutable_step()->set_loss(INFINITY);
-  const std::string csv = StepsToCsv(File(), {MergeRun(Config(shape), ReaderOf(files))});
+  const std::string csv =
+      StepsToCsv(File(), {RunWith({}, [](Files* files) {
+                   (*files)[{"worker", 0}][2].mutable_step()->set_loss(NAN);
+                   (*files)[{"worker", 0}][3].mutable_step()->set_loss(INFINITY);
+                 })});
   EXPECT_THAT(csv, Not(HasSubstr("nan")));
   EXPECT_THAT(csv, Not(HasSubstr("inf")));
   EXPECT_EQ(Parse(csv)[0]["loss"], "");

@@ -59,7 +59,7 @@ decided on this host (6 processes on 2 cores)
 Busiest link per step: ps_sync server 0 in 0.804 MB against ring worker 2 out
 0.600 MB. Counted bytes are within 0.50 % of the formulas. Repeated blocks of
 the same seed ended with the same bits: ps_sync and ring. Times on this host
-show its CPU; more cores or more hosts would decide the speed.
+show its CPU; one core a process (6) or more hosts would decide the speed.
 
 variant  samples    step ms  MB sent  formula       busiest  replicas   final
               /s    p50/p95  /worker       MB       link MB              loss
@@ -68,6 +68,7 @@ ring        1430  10.0/12.5    0.600    0.600  w2 out 0.600  identical  0.250
 none*       9000  10.0/12.5        0        0             -  12% apart  0.250
   bytes per step, 1 MB = 10^6 bytes, 1 kB = 10^3; s0 = server 0, w0 = worker 0
   formulas: ps_sync S (each server n S / s in and out); ring 2(n-1)/n S
+  equal bits at the end: ps_sync; ring
   * control without synchronisation, never ranked
 
 Time base WALL: real processes over loopback on one host (Example CPU, 2 cores);
@@ -123,6 +124,58 @@ TEST(RenderTerminal, WhatWasNotMeasuredIsADash) {
   ring->mutable_loss()->clear_final();
   const std::string line = Line(RenderTerminal(Decided(run), {}), "ring   ");
   EXPECT_EQ(std::count(line.begin(), line.end(), '-'), 6) << line;
+}
+
+// The whole quickstart: six ranked ways and the control.
+RunFile AllWays() {
+  RunFile run = QuickstartFile();
+  for (const char* id : {"naive", "tree", "ps_schedule"}) {
+    *run.add_runs() = synthetic::MakeVariant(id, "all_reduce", 600'000);
+    Find(&run, id)->mutable_bytes()->set_formula_text("2(n-1)/n S");
+  }
+  Find(&run, "tree")->mutable_busiest()->set_node("worker 1");
+  Find(&run, "tree")->mutable_busiest()->set_direction("out");
+  Find(&run, "tree")->mutable_busiest()->set_bytes_per_step(800'000);
+  Find(&run, "tree")->mutable_busiest()->set_formula_text("2 S, one to each neighbour");
+  Find(&run, "ps_schedule")->set_final_hash(Find(&run, "ps_sync")->final_hash());
+  for (const char* id : {"ps_async", "ps_async_full_rate"}) {
+    *run.add_runs() = synthetic::MakeVariant(id, "ps_async", 400'000);
+    VariantResult* async = Find(&run, id);
+    async->mutable_bytes()->set_formula_text("S");
+    async->mutable_bytes()->set_server_formula_text("n S / s");
+    async->mutable_staleness()->add_server();
+    async->mutable_staleness()->set_mean_update(2.42);
+    async->mutable_staleness()->set_expected_mean(2.51);
+    async->mutable_staleness()->set_applied(480);
+    async->mutable_staleness()->set_expected_applied(480);
+    async->mutable_synchrony()->set_step_gap_max(7);
+    async->mutable_loss()->set_at_equal_samples(0.3102);
+  }
+  Find(&run, "ps_async")->mutable_loss()->set_at_equal_time(0.2801);
+  return run;
+}
+
+TEST(RenderTerminal, NotesWhatTheTableHasNoColumnFor) {
+  const std::string text = RenderTerminal(Decided(AllWays()), {});
+  ExpectFits(text);
+  EXPECT_THAT(text,
+              HasSubstr("  formulas: ps_sync, ps_async and ps_async_full_rate S (each server n "
+                        "S / s in\n  and out); ring, naive and ps_schedule 2(n-1)/n S; tree "
+                        "2(n-1)/n S (busiest 2\n  S, one to each neighbour)\n"));
+  EXPECT_THAT(text,
+              HasSubstr("  equal bits at the end: ps_sync = ps_schedule; ring; naive; tree\n"));
+  EXPECT_THAT(text,
+              HasSubstr("  ps_async: stale by 2.4 updates (law 2.5), 480 of 480 applied, step "
+                        "gap up to\n  7, loss 0.310 at equal samples, loss 0.280 at equal "
+                        "time\n"));
+  EXPECT_THAT(Line(text, "  ps_async_full_rate:"), HasSubstr("stale by 2.4 updates (law 2.5)"));
+}
+
+// --only takes the variant's name, not the row's, which also has the number of workers.
+TEST(RenderTerminal, NextNamesTheVariantOfASweptRow) {
+  RunFile run = QuickstartFile();
+  Find(&run, "ring")->set_id("ring-n4");
+  EXPECT_THAT(RenderTerminal(Decided(run), {}), HasSubstr("--only ring --set bucket_cap_mb=0.1"));
 }
 
 TEST(RenderTerminal, FitsWithHostileNames) {
@@ -188,7 +241,7 @@ TEST(RenderTerminal, OffersThreeCommandsThatFit) {
                               "--set bucket_cap_mb=0.1\n"));
   run.mutable_experiment()->set_workers(3);
   EXPECT_THAT(RenderTerminal(Decided(run), {}), HasSubstr("--set train.steps=120\n"));
-  for (const char* id : {"ring", "ps_sync"}) Find(&run, id)->set_id(std::string(60, *id));
+  for (const char* id : {"ring", "ps_sync"}) Find(&run, id)->set_variant(std::string(60, *id));
   EXPECT_THAT(RenderTerminal(Decided(run), {}),
               HasSubstr("compare quickstart --set bucket_cap_mb=0.1\n"));
   EXPECT_THAT(RenderTerminal(Decided(run), {.report_path = "", .spec = std::string(60, 's')}),

@@ -5,7 +5,6 @@
 
 #include <set>
 
-#include "experiments/analyse/format.h"
 #include "experiments/analyse/speed.h"
 #include "tests/experiments/analyse/run_files.h"
 
@@ -48,6 +47,12 @@ void Diverge(RunFile* run, const std::string& id) {
   replicas->set_state("diverged");
   replicas->set_first_diff_step(30);
   replicas->mutable_max_rel()->set_number_value(0.0031);
+}
+void AddAsync(double applied, RunFile* run) {
+  *run->add_runs() = MakeVariant("ps_async", "ps_async", 400'000);
+  StalenessResult* staleness = Find(run, "ps_async")->mutable_staleness();
+  staleness->set_applied(applied);
+  staleness->set_expected_applied(480);
 }
 void CpuBound(RunFile* run) {
   run->mutable_host()->set_cpu_bound(true);
@@ -137,9 +142,41 @@ constexpr Case kCases[] = {
        Find(run, "ring")->set_complete(false);
      },
      kRuleFaster, "ring is"},
+    {"bits_differ_under_exact",
+     [](RunFile* run) {
+       CpuBound(run);
+       run->mutable_experiment()->set_reduction_order("exact");
+     },
+     kRuleBitsDiffer, "Bits differ where they must agree: ps_sync ended with bits-of-, ring ended"},
+    {"bits_differ_in_the_same_order",
+     [](RunFile* run) {
+       for (const char* id : {"ps_sync", "ring"}) Find(run, id)->set_addition_order("rank order");
+     },
+     kRuleBitsDiffer, "Bits differ where they must agree: ps_sync ended with"},
+    {"bits_may_differ_without_a_promise",
+     [](RunFile* run) { Find(run, "ring")->set_addition_order("another order"); }, kRuleFaster,
+     "ring is"},
+    {"updates_lost", [](RunFile* run) { AddAsync(478, run); }, kRuleUpdatesDiffer,
+     "Updates were lost: ps_async applied 478 instead of 480"},
+    {"updates_doubled", [](RunFile* run) { AddAsync(481, run); }, kRuleUpdatesDiffer,
+     "Updates were doubled: ps_async applied 481 instead of 480"},
+    {"every_update_once", [](RunFile* run) { AddAsync(480, run); }, kRuleFaster, "ring is"},
+    {"unfinished_updates",
+     [](RunFile* run) {
+       AddAsync(470, run);
+       Find(run, "ps_async")->set_complete(false);
+     },
+     kRuleFaster, "ring is"},
     {"cpu_bound", CpuBound, kRuleCpuBound,
      "ps_sync and ring keep 4 identical replicas; none drifts 12 % apart; speed: not decided "
      "on this host (6 processes on 2 cores)"},
+    {"cpu_bound_with_equal_bits",
+     [](RunFile* run) {
+       CpuBound(run);
+       Find(run, "ring")->set_final_hash(Find(run, "ps_sync")->final_hash());
+     },
+     kRuleCpuBound,
+     "ps_sync and ring end with the same bits; none drifts 12 % apart; speed: not decided"},
     {"too_few_blocks",
      [](RunFile* run) {
        for (const char* id : {"ps_sync", "ring"}) SetRates({1'000}, Find(run, id));
@@ -215,11 +252,13 @@ TEST(VerdictTable, EveryRuleHasACase) {
   for (const std::string& rule : RuleNames()) EXPECT_EQ(tried.count(rule), 1U) << rule;
 }
 
-TEST(Verdict, OnlyBrokenPromisesAreBrokenPromises) {
+TEST(Verdict, BrokenPromisesAreThoseRulesAlone) {
+  VerdictInfo verdict;
   for (const std::string& rule : RuleNames()) {
-    VerdictInfo verdict;
     verdict.set_rule(rule);
-    EXPECT_EQ(PromiseBroken(verdict), rule == kRuleReplicasDiffer || rule == kRuleRepeatsDiffer);
+    const bool broken = rule == kRuleReplicasDiffer || rule == kRuleRepeatsDiffer ||
+                        rule == kRuleBitsDiffer || rule == kRuleUpdatesDiffer;
+    EXPECT_EQ(PromiseBroken(verdict), broken) << rule;
   }
 }
 
@@ -350,19 +389,6 @@ TEST(Verdict, AnEmptyFileStillGetsOne) {
   EXPECT_EQ(verdict.rule(), kRuleNeutral);
   ASSERT_EQ(verdict.facts_size(), 4);
   for (const Fact& fact : verdict.facts()) EXPECT_EQ(fact.value(), "not measured");
-}
-
-TEST(Format, RoundsToSignificantDigits) {
-  EXPECT_EQ(Significant(0, 3), "0");
-  EXPECT_EQ(Significant(1185.2, 3), "1185");
-  EXPECT_EQ(Significant(9.996, 3), "10.0");
-  EXPECT_EQ(Significant(0.05124, 3), "0.0512");
-  EXPECT_EQ(Significant(-2.345, 2), "-2.3");
-  EXPECT_EQ(Significant(1.25e-7, 2), "1.2e-07");
-  EXPECT_EQ(Significant(3e12, 3), "3.00e+12");
-  EXPECT_EQ(Percent(0.123), "12 %");
-  EXPECT_EQ(JoinNames({"a", "b", "c"}), "a, b and c");
-  EXPECT_EQ(Counted(1, "block"), "1 block");
 }
 
 }  // namespace

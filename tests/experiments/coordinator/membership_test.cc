@@ -226,6 +226,19 @@ TEST(MembershipTest, AMembersOwnErrorOutranksItsConsequences) {
               StatusIs(StatusCode::kInvalidArgument, "worker 1, step 7: counts differ"));
 }
 
+// What a worker finds wrong with its own gradient ends the run with that code: a broken promise.
+TEST(MembershipTest, ANotFiniteGradientIsTheOutcome) {
+  Cluster cluster(2, 1);
+  cluster.StartAll(1);
+  cluster.Report(0, StatusCode::kUnavailable, "worker 1 is gone", true, {"worker 1"});
+  cluster.Report(1, StatusCode::kDataLoss, "step 7: the gradient of fc1.weight is not finite",
+                 false);
+  cluster.Live(300);
+  EXPECT_THAT(cluster.membership().outcome(),
+              StatusIs(StatusCode::kDataLoss,
+                       "worker 1, step 7: step 7: the gradient of fc1.weight is not finite"));
+}
+
 TEST(MembershipTest, ASilentMemberIsLostAfterItsLease) {
   Cluster cluster(2, 0);
   cluster.StartAll(0);

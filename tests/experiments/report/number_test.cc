@@ -55,5 +55,17 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{FormatDuration, 83.4, "1 min 23 s"}, Case{FormatDuration, 59.99, "60.0 s"},
                     Case{FormatDuration, -1, "–"}));
 
+// Printed parts must add up to the printed whole, which rounding each alone does not give.
+TEST(StackTest, PartsAddUpToTheWhole) {
+  EXPECT_THAT(FormatStackMilliseconds({5880, 2114.6, 1215.4}),
+              testing::ElementsAre("5.88", "2.11", "1.22", "9.21"));
+  EXPECT_THAT(FormatStackMilliseconds({333.4, 333.4, 333.4}),
+              testing::ElementsAre("0.33", "0.34", "0.33", "1.00"));
+  EXPECT_THAT(FormatStackMilliseconds({1200e3, 34.4e3, 0.4e3}),
+              testing::ElementsAre("1,200", "34", "1", "1,235"));
+  EXPECT_THAT(FormatStackMilliseconds({0, 0, 0}), testing::ElementsAre("0", "0", "0", "0"));
+  EXPECT_THAT(FormatStackMilliseconds({kNan, 1}), testing::ElementsAre("–", "–", "–"));
+}
+
 }  // namespace
 }  // namespace lockstep

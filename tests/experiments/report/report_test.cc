@@ -6,13 +6,12 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <sstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "experiments/analyse/verdict.h"
 #include "experiments/report/sections.h"
+#include "tests/experiments/report/golden.h"
 #include "tests/support/places.h"
 #include "tests/support/status_matchers.h"
 
@@ -21,36 +20,6 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
-
-std::string ReadText(const std::string& path) {
-  std::ifstream file(path);
-  EXPECT_TRUE(file) << path;
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-RunFile Golden(const std::string& name) {
-  RunFile run;
-  const std::string path = absl::StrCat(SourceDir(), "/tests/browser/golden/", name, ".json");
-  const auto status = google::protobuf::util::JsonStringToMessage(ReadText(path), &run);
-  EXPECT_TRUE(status.ok()) << path << ": " << status.ToString();
-  return run;
-}
-
-// With plain spaces where the page has no-break ones.
-std::string Render(const RunFile& run) {
-  const absl::StatusOr<std::string> page = RenderReport(run);
-  EXPECT_THAT(page, IsOk());
-  return page.ok() ? absl::StrReplaceAll(*page, {{"\u00a0", " "}}) : "";
-}
-
-std::string Between(const std::string& text, const std::string& begin, const std::string& end) {
-  const size_t from = text.find(begin);
-  const size_t to = text.find(end, from);
-  if (from == std::string::npos || to == std::string::npos) return "";
-  return text.substr(from + begin.size(), to - from - begin.size());
-}
 
 std::string DataOf(const std::string& page) {
   return Between(page, "<script type=\"application/json\" id=\"report-data\">", "</script>");
@@ -88,8 +57,8 @@ TEST_P(EveryGoldenTest, GivesAPage) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Runs, EveryGoldenTest,
-                         testing::Values("normal", "one", "failed", "aborted", "empty", "hostile",
-                                         "many", "withheld"),
+                         testing::Values("normal", "sweep", "exact", "one", "failed", "aborted",
+                                         "empty", "hostile", "many", "withheld"),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
 TEST(ReportTest, TextCannotBecomeMarkup) {
@@ -126,44 +95,13 @@ TEST(ReportTest, ABusyHostRanksNothing) {
   EXPECT_THAT(TableHtml(MakeView(Golden("normal"))), Not(HasSubstr("were the limit")));
 }
 
-TEST(ReportTest, BytesStandBesideTheFormula) {
-  const std::string page = Render(Golden("normal"));
-  const std::string bytes = Between(page, "<table id=\"bytes\"", "</table>");
-  EXPECT_THAT(bytes, HasSubstr("2(n-1)/n S"));
-  EXPECT_THAT(bytes, HasSubstr(">510,012</td>"));
-  EXPECT_THAT(bytes, HasSubstr(">510,588</td>"));
-  EXPECT_THAT(bytes, HasSubstr(">+0.11 %</td>"));
-  // Of a server's two directions the one further from the formula counts: 681,360 of 680,016.
-  EXPECT_THAT(bytes, HasSubstr(">+0.20 %</td>"));
-  EXPECT_THAT(page, HasSubstr("Parameter server, sync, 2 servers 4.31 MB"));
-}
-
-TEST(ReportTest, ReplicasSayHowFarApart) {
-  const std::string page = Render(Golden("normal"));
-  const std::string replicas = Between(page, "<table id=\"replicas\"", "</table>");
-  EXPECT_THAT(replicas, HasSubstr("✓ bit-identical"));
-  EXPECT_THAT(replicas, HasSubstr(">exactly 0</td>"));
-  EXPECT_THAT(replicas, HasSubstr("✗ differ"));
-  EXPECT_THAT(replicas, HasSubstr(">34 %</td>"));
-  EXPECT_THAT(replicas, HasSubstr("title=\"9f3c17ab52e04d8897aa3be1f2c4d560\">9f3c17ab52e0…"));
-  EXPECT_THAT(Render(Golden("aborted")),
-              HasSubstr("distance not measured, stopped before the first probe."));
-}
-
-TEST(ReportTest, ABrokenRepeatIsSaid) {
-  RunFile run = Golden("normal");
-  run.mutable_runs(2)->set_repeated_hash_equal(false);
-  EXPECT_THAT(Render(run), HasSubstr("✗ other bits"));
-  run.mutable_experiment()->set_blocks(1);  // nothing was repeated
-  EXPECT_THAT(Render(run), Not(HasSubstr("other bits")));
-}
-
 TEST(ReportTest, MethodNamesWhatTheNumbersDependOn) {
   const std::string page = Render(Golden("normal"));
   for (const char* part :
        {"lockstep compare experiments/specs/quickstart.textproto", "AMD EPYC 7763, 16 cores",
         "wall clock: real processes", "<dd>cubic</dd>", "85,002 parameters",
-        "<dt>Seeds</dt><dd>1</dd>", "5 finished blocks", "the first 10 left out",
+        "a bucket is exchanged while the backward pass goes on",
+        "<dt>Seeds</dt><dd>1, 2, 3, 4, 5</dd>", "5 finished blocks", "the first 5 left out",
         "lockstep 0.1.0, commit 0dd0733, Release build"}) {
     EXPECT_THAT(page, HasSubstr(part));
   }
@@ -178,6 +116,19 @@ TEST(ReportTest, SaysTheReductionAndTheGlobalBatch) {
               HasSubstr("mean over 4 workers, global batch 128"));
   EXPECT_THAT(page, HasSubstr("<dt>Global batch</dt><dd>128 samples a step</dd>"));
   EXPECT_THAT(page, HasSubstr("mean over the workers"));
+}
+
+// What lies beside the page is offered, and nothing that does not.
+TEST(ReportTest, OffersTheFilesOfTheRun) {
+  EXPECT_THAT(Render(Golden("normal")), Not(HasSubstr("Downloads")));
+  const std::string some = FilesHtml({"run.json", "notes.txt"});
+  EXPECT_THAT(some, HasSubstr("<a href=\"run.json\">run.json</a>"));
+  EXPECT_THAT(some, Not(HasSubstr("notes.txt")));
+  EXPECT_THAT(some, Not(HasSubstr("Perfetto")));
+  const absl::StatusOr<std::string> page = RenderReport(Golden("normal"), RunFileNames());
+  ASSERT_THAT(page, IsOk());
+  EXPECT_THAT(*page, HasSubstr("<a href=\"trace.json\">trace.json</a>"));
+  EXPECT_THAT(*page, HasSubstr("opens in Perfetto"));
 }
 
 TEST(ReportTest, AFailedRunNamesItsFirstCause) {
@@ -223,8 +174,8 @@ TEST(ReportTest, OneVariantIsNotAComparison) {
 
 TEST(ReportTest, ALossThatBlewUpSaysSo) {
   RunFile run = Golden("normal");
-  run.mutable_runs(2)->mutable_loss()->clear_final();
-  run.mutable_runs(2)->mutable_loss()->set_final_reason("not finite from step <41> on");
+  Find(run, "ring").mutable_loss()->clear_final();
+  Find(run, "ring").mutable_loss()->set_final_reason("not finite from step <41> on");
   const std::string page = Render(run);
   EXPECT_THAT(page, HasSubstr("data-label=\"Final loss\">–</td>"));
   EXPECT_THAT(page,
@@ -233,7 +184,7 @@ TEST(ReportTest, ALossThatBlewUpSaysSo) {
 
 TEST(ReportTest, NotANumberIsNotMeasured) {
   RunFile run = Golden("normal");
-  run.mutable_runs(2)->mutable_loss()->set_final(std::numeric_limits<double>::quiet_NaN());
+  Find(run, "ring").mutable_loss()->set_final(std::numeric_limits<double>::quiet_NaN());
   EXPECT_THAT(Render(run), HasSubstr("data-label=\"Final loss\">–</td>"));
 }
 
@@ -264,6 +215,9 @@ TEST(WriteReportTest, ReplacesAtOnceAndLeavesNothingElse) {
   ASSERT_THAT(WriteReport(path, Golden("normal")), IsOk());
   EXPECT_EQ(ReadText(path), *RenderReport(Golden("normal")));
   EXPECT_FALSE(std::filesystem::exists(path + ".tmp"));
+  std::ofstream((folder / "trace.json").string()) << "{}";
+  ASSERT_THAT(WriteReport(path, Golden("one")), IsOk());
+  EXPECT_EQ(ReadText(path), *RenderReport(Golden("one"), {"trace.json"}));
   // A folder in the way, and a folder that does not exist.
   std::filesystem::create_directories(folder / "taken.html" / "inside");
   EXPECT_THAT(WriteReport((folder / "taken.html").string(), Golden("one")), Not(IsOk()));

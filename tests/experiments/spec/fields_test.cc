@@ -26,23 +26,29 @@ const std::map<std::string, std::set<std::string>> kAccepted = {
     {"train.optimizer.sgd.learning_rate", {"0.5"}},
     {"train.optimizer.sgd.momentum", {"0.5"}},
     {"train.seeds", {"7"}},
+    {"train.target_loss", {"0.5"}},
     {"reduce_op", {"MEAN", "SUM"}},
-    {"reduction_order", {"ENGINE"}},
-    {"wire_dtype", {"F32"}},
+    {"reduction_order", {"ENGINE", "EXACT"}},
+    {"wire_dtype", {"F32", "F16", "BF16", "F64"}},
     {"bucket_cap_mb", {"0.5"}},
     {"find_unused_parameters", {"false"}},
     {"gradient_as_bucket_view", {"true"}},
     {"network.time_base", {"AUTO", "WALL"}},
     {"workers", {"2"}},
     {"variant.name", {"x"}},
-    {"variant.ps.mode", {"SYNC"}},
+    {"variant.ps.mode", {"SYNC", "ASYNC"}},
     {"variant.ps.servers", {"3"}},
     {"variant.ps.policy", {"NONE"}},
     {"variant.ps.optimizer_on", {"SERVER"}},
-    {"variant.all_reduce.algorithm", {"RING"}},
+    {"variant.ps.rate", {"OVER_WORKERS", "FULL"}},
+    {"variant.all_reduce.algorithm", {"NAIVE", "RING", "TREE", "PS_EXCHANGE"}},
     {"variant.all_reduce.engine", {"HOST"}},
     {"variant.all_reduce.link", {"TCP"}},
     {"variant.all_reduce.channels", {"2"}},
+    {"variant.all_reduce.servers", {"2"}},
+    {"fault.at.step", {"7"}},
+    {"fault.target", {"worker:3"}},
+    {"fault.kind", {"NAN_GRADIENT"}},
     {"blocks", {"7"}},
     {"probe.every", {"7"}},
     {"probe.keep_snapshots", {"false", "true"}},
@@ -60,7 +66,9 @@ const std::map<std::string, std::set<std::string>> kAccepted = {
     {"limits.snapshot_bytes_max", {"700"}},
     {"limits.settle_ms", {"700"}},
     {"limits.answer_grace_ms", {"700"}},
-    {"overlap", {"false"}},
+    {"overlap", {"false", "true"}},
+    {"broadcast_start", {"false", "true"}},
+    {"trace.steps", {"0"}},
 };
 // Blocks that are accepted when empty or as the valid spec has them.
 const std::set<std::string> kAcceptedBlocks = {"data.digits",
@@ -70,10 +78,11 @@ const std::set<std::string> kAcceptedBlocks = {"data.digits",
                                                "variant.all_reduce",
                                                "network",
                                                "probe",
-                                               "limits"};
+                                               "limits",
+                                               "trace"};
 // Blocks that say nothing when empty, and are refused for that.
-const std::set<std::string> kOpenBlocks = {"model", "model.mlp",       "data",
-                                           "train", "train.optimizer", "variant"};
+const std::set<std::string> kOpenBlocks = {"model",           "model.mlp", "data",  "train",
+                                           "train.optimizer", "variant",   "fault", "fault.at"};
 
 // A value that differs from every accepted one, where the type has one.
 std::vector<std::string> ValuesToTry(const FieldDescriptor& field) {
@@ -125,6 +134,14 @@ class EveryField {
     if (path.rfind("variant[0].", 0) == 0) set.push_back("variant={ name: \"v\" }");
     if (path.rfind("model.", 0) == 0 && path.rfind("model.mlp", 0) != 0) set.push_back("model={}");
     if (path.rfind("data.", 0) == 0) set.push_back("data={}");
+    if (path.rfind("fault[0].", 0) == 0) {
+      set.push_back("fault={ at { step: 5 } target: \"worker:1\" kind: NAN_GRADIENT }");
+    }
+    if (path == "wire_dtype") set.push_back("variant={ name: \"v\" all_reduce {} }");
+    if (path == "variant[0].ps.rate") set.push_back("variant[0].ps={ mode: ASYNC }");
+    if (path == "variant[0].all_reduce.servers") {
+      set.push_back("variant[0].all_reduce={ algorithm: PS_EXCHANGE }");
+    }
     if (path == "limits.message_bytes_max") set.push_back("limits.chunk_bytes=700");
     if (path == "limits.lease_ms") set.push_back("limits.heartbeat_ms=1");
     set.push_back(absl::StrCat(path, "=", value));
@@ -211,6 +228,8 @@ TEST(EveryFieldTest, NumbersHaveRanges) {
                                                        {"workers", "0"},
                                                        {"variant[1].ps.servers", "65"},
                                                        {"variant[2].all_reduce.channels", "17"},
+                                                       {"trace.steps", "1001"},
+                                                       {"train.target_loss", "0"},
                                                        {"blocks", "1001"},
                                                        {"probe.every", "0"},
                                                        {"model.mlp.layers[1]", "0"}};

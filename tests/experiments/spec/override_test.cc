@@ -111,7 +111,7 @@ const BadSet kBadSets[] = {
      {"train.stebs=9"},
      {{0,
        {"--set train.stebs=9, character 7: unknown field \"stebs\" in train; did you mean "
-        "\"steps\"? Known fields: global_batch, steps, optimizer, seeds"}}}},
+        "\"steps\"? Known fields: global_batch, steps, optimizer, seeds, target_loss"}}}},
     {"UnknownTopField",
      {"worker=9"},
      {{0, {"character 1: unknown field \"worker\" in the experiment; did you mean \"workers\"?"}}}},
@@ -165,18 +165,18 @@ const BadSet kBadSets[] = {
      {{0, {"model.mlp.layers[1] takes one value, got a list"}}}},
     // Meaning: the place is the option that made it wrong, not the line that it replaced.
     {"NotBuilt",
-     {"variant[ps].ps.mode=ASYNC"},
+     {"variant[ps].ps.mode=BOUNDED"},
      {{0,
-       {"--set variant[ps].ps.mode=ASYNC",
-        "variant[1].ps.mode: ASYNC is not built yet; built today: SYNC"}}}},
+       {"--set variant[ps].ps.mode=BOUNDED",
+        "variant[1].ps.mode: BOUNDED is not built yet; built today: SYNC, ASYNC"}}}},
     {"OutOfRange",
      {"workers=65"},
      {
          {0, {"--set workers=65", "workers[0]: 65 is out of range"}},
      }},
     {"Sweep",
-     {"workers=[1, 2]"},
-     {{0, {"--set workers=[1, 2], character 13: workers: a list (sweep) of 2 values"}}}},
+     {"bucket_cap_mb=[1, 2]"},
+     {{0, {"--set bucket_cap_mb=[1, 2], character 19: bucket_cap_mb: a list (sweep) of 2"}}}},
     {"Conflict",
      {"train.global_batch=129"},
      {{0, {"--set train.global_batch=129", "129 samples", "4 workers"}}}},
@@ -194,8 +194,8 @@ INSTANTIATE_TEST_SUITE_P(Errors, BadSetTest, testing::ValuesIn(kBadSets),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST(SetErrorsTest, StandBehindThoseOfTheFile) {
-  const LoadedSpec spec = Load(ValidSpec() + "fault { kind: KILL }\n", {"blocks=0"});
-  ExpectErrors(spec, {{9, {"fault[0]: not built yet"}}, {0, {"blocks: 0 is out of range"}}});
+  const LoadedSpec spec = Load(ValidSpec() + "expect { claim: \"x\" }\n", {"blocks=0"});
+  ExpectErrors(spec, {{9, {"expect[0]: not built yet"}}, {0, {"blocks: 0 is out of range"}}});
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "experiments/spec/conflicts.h"
 #include "ps_server/core/partition.h"
@@ -63,6 +64,47 @@ TEST(PlanRunsTest, FirstBlocksDoNotDependOnTheirNumber) {
   EXPECT_EQ(few, many);
 }
 
+// The product: each block runs every variant with every number of workers once.
+TEST(PlanRunsTest, SweepOfWorkers) {
+  const LoadedSpec spec = Load(ValidSpec(), {"workers=[1, 2, 4]", "blocks=5"});
+  ASSERT_THAT(spec.status(), IsOk());
+  EXPECT_EQ(EstimateSize(spec.experiment).runs, 45);
+  const std::vector<RunConfig> runs = PlanRuns(spec.experiment);
+  ASSERT_EQ(runs.size(), 45u);
+  std::set<std::vector<std::string>> orders;
+  for (int block = 0; block < 5; ++block) {
+    std::vector<std::string> order;
+    for (int i = 0; i < 9; ++i) {
+      const RunConfig& run = runs[9 * static_cast<size_t>(block) + static_cast<size_t>(i)];
+      EXPECT_EQ(run.block(), block);
+      ASSERT_EQ(run.experiment().workers_size(), 1);
+      EXPECT_EQ(run.experiment().workers(0), run.world_size());
+      order.push_back(absl::StrCat(run.variant().name(), " ", run.world_size()));
+    }
+    orders.insert(order);
+    EXPECT_THAT(order, testing::UnorderedElementsAre("none 1", "none 2", "none 4", "ps 1", "ps 2",
+                                                     "ps 4", "ring 1", "ring 2", "ring 4"));
+  }
+  EXPECT_GT(orders.size(), 1u) << "the order is not random";
+}
+
+TEST(PlanRunsTest, RanksThatOnlySumAreServers) {
+  const LoadedSpec spec =
+      Load(ValidSpec(), {"variant[ring].all_reduce={ algorithm: PS_EXCHANGE servers: 3 }"});
+  ASSERT_THAT(spec.status(), IsOk());
+  for (const RunConfig& run : PlanRuns(spec.experiment)) {
+    if (run.variant().name() != "ring") continue;
+    EXPECT_EQ(run.servers(), 3);
+  }
+  EXPECT_EQ(EstimateSize(spec.experiment).processes_max, 7);
+  EXPECT_EQ(PlanRuns(Load(ValidSpec(),
+                          {"variant[ring].all_reduce={ algorithm: PS_EXCHANGE }", "blocks=1"})
+                         .experiment)
+                .front()
+                .servers(),
+            1);
+}
+
 TEST(PlanRunsTest, ARunIsComplete) {
   const LoadedSpec spec = Load(ValidSpec(), {"blocks=1"});
   for (const RunConfig& run : PlanRuns(spec.experiment)) {
@@ -95,6 +137,9 @@ TEST(EstimateSizeTest, CountsProcessesPortsAndParameters) {
   EXPECT_EQ(size.runs, 9);
   EXPECT_EQ(size.parameters, 64 * 32 + 32 + 32 * 10 + 10);
   EXPECT_EQ(size.gradient_bytes, 4 * size.parameters);
+  const LoadedSpec half =
+      Load(ValidSpec(), {"variant={ name: \"v\" all_reduce {} }", "wire_dtype=BF16"});
+  EXPECT_EQ(EstimateSize(half.experiment).gradient_bytes, 2 * size.parameters);
 }
 
 }  // namespace

@@ -4,11 +4,14 @@
 
 #include <gmock/gmock.h>
 
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "experiments/spec/spec.h"
+#include "tests/support/status_matchers.h"
 
 namespace lockstep {
 
@@ -26,7 +29,7 @@ variant { name: "ring" all_reduce {} }
 }
 
 inline LoadedSpec Load(const std::string& text, const std::vector<std::string>& set = {}) {
-  return LoadSpec({.display_name = "t", .text = text}, {.set = set, .blocks = {}, .quick = false});
+  return LoadSpec({.display_name = "t", .text = text}, {.set = set});
 }
 
 inline std::string AllErrors(const LoadedSpec& spec) {
@@ -48,6 +51,24 @@ inline void ExpectErrors(const LoadedSpec& spec, const std::vector<ExpectedError
       EXPECT_THAT(spec.errors[i].ToString(), testing::HasSubstr(part));
     }
   }
+}
+
+// One line of the valid spec replaced by another, and all errors that follow.
+struct BadSpec {
+  const char* name;
+  const char* from;
+  const char* to;
+  std::vector<ExpectedError> errors;
+};
+inline void PrintTo(const BadSpec& bad, std::ostream* out) { *out << bad.name; }
+
+// Loads the spec that `bad` describes and compares the errors.
+inline void ExpectBad(const BadSpec& bad) {
+  const std::string text = absl::StrReplaceAll(ValidSpec(), {{bad.from, bad.to}});
+  ASSERT_NE(text, ValidSpec()) << "the case changes nothing";
+  const LoadedSpec spec = Load(text);
+  ExpectErrors(spec, bad.errors);
+  EXPECT_THAT(spec.status(), StatusIs(absl::StatusCode::kInvalidArgument, "spec t: "));
 }
 
 }  // namespace lockstep

@@ -1,8 +1,27 @@
-// main.ts: brings the page to life: theme button, chart. Everything else is in the HTML already.
-import { drawThroughput, readRows } from './throughput';
+// main.ts: brings the page to life: theme button, pictures. Everything else is in the HTML already.
+import { anatomy } from './anatomy';
+import { busiest } from './busiest';
+import { divergence } from './divergence';
+import { loss } from './loss';
+import type { RunFile } from './rows';
+import { scaling } from './scaling';
+import { staleness } from './staleness';
+import { throughput } from './throughput';
 
 const root = document.documentElement;
-const PRINT_WIDTH = 660; // an A4 page between its margins
+const PRINT_WIDTH = 940; // set to the width of A4, about 680: letters of 13 px become 7 pt
+
+// A picture is drawn where the page has a figure of its name: the program knows which data it has.
+type Prepare = (figure: HTMLElement, file: RunFile) => (width: number) => void;
+const PICTURES: Record<string, Prepare> = {
+  throughput,
+  scaling,
+  busiest,
+  anatomy,
+  divergence,
+  staleness,
+  loss,
+};
 
 // Follows the system until pressed; nothing is stored: storage of file:// is shared or blocked.
 function themeButton(): void {
@@ -23,23 +42,25 @@ function themeButton(): void {
   button.hidden = false;
 }
 
-function throughput(): void {
-  const figure = document.getElementById('throughput');
-  const data = JSON.parse(document.getElementById('report-data')?.textContent ?? '{}');
-  const rows = readRows(data.runs ?? [], document.getElementById('throughput-numbers'));
-  if (!figure || rows.length === 0) return;
-  let drawn = 0;
-  const draw = (width: number) => {
-    if (width < 1 || Math.abs(width - drawn) < 1) return;
-    drawn = width;
-    drawThroughput(figure, rows, width);
-  };
-  draw(figure.clientWidth);
-  addEventListener('resize', () => draw(figure.clientWidth));
-  addEventListener('beforeprint', () => draw(PRINT_WIDTH));
-  addEventListener('afterprint', () => draw(figure.clientWidth));
+function pictures(): void {
+  const file: RunFile = JSON.parse(document.getElementById('report-data')?.textContent ?? '{}');
+  for (const [id, prepare] of Object.entries(PICTURES)) {
+    const figure = document.getElementById(id);
+    if (!figure) continue;
+    const drawAt = prepare(figure, file);
+    let drawn = 0;
+    const draw = (width: number) => {
+      if (width < 1 || Math.abs(width - drawn) < 1) return;
+      drawn = width;
+      drawAt(width);
+    };
+    draw(figure.clientWidth);
+    addEventListener('resize', () => draw(figure.clientWidth));
+    addEventListener('beforeprint', () => draw(PRINT_WIDTH));
+    addEventListener('afterprint', () => draw(figure.clientWidth));
+  }
 }
 
 themeButton();
-throughput();
+pictures();
 root.dataset['ready'] = '1';

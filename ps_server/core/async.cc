@@ -1,0 +1,37 @@
+#include "ps_server/core/staleness.h"
+#include "ps_server/core/update_policy.h"
+
+namespace lockstep {
+namespace {
+
+class Async final : public UpdatePolicy {
+ public:
+  explicit Async(int32_t world_size) : staleness_(world_size) {}
+
+  std::vector<int32_t> Due(int32_t worker,
+                           const std::vector<ShardWorker>& /*workers*/) const override {
+    return {worker};
+  }
+  std::vector<int32_t> AwaitedBy(int32_t worker,
+                                 const std::vector<ShardWorker>& /*workers*/) const override {
+    return {worker};
+  }
+  bool AllWaitTogether() const override { return false; }
+
+  void OnRead(int32_t worker, int64_t now_ns) override { staleness_.Read(worker, now_ns); }
+  void OnApply(int64_t now_ns, ShardUpdate* update) override {
+    update->worker = update->pushes.front().worker;
+    update->staleness = staleness_.Apply(*update->worker, now_ns);
+  }
+
+ private:
+  StalenessMeter staleness_;
+};
+
+}  // namespace
+
+std::unique_ptr<UpdatePolicy> MakeAsync(int32_t world_size) {
+  return std::make_unique<Async>(world_size);
+}
+
+}  // namespace lockstep
