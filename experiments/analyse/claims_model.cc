@@ -86,11 +86,9 @@ std::string LearningClaim(const Evidence& evidence) {
 
 std::string PredictionClaim(const Evidence& evidence) {
   constexpr size_t kPredictedMax = 6;  // a line and a half
-  Variants predicted;
-  for (const Variants* variants : {&evidence.compared, &evidence.asynchronous}) {
-    for (const VariantResult* variant : *variants) {
-      if (variant->has_prediction()) predicted.push_back(variant);
-    }
+  Variants predicted;                  // of one mathematics: other ways' exchanges do not compare
+  for (const VariantResult* variant : evidence.compared) {
+    if (variant->has_prediction()) predicted.push_back(variant);
   }
   if (predicted.empty()) return "";
   std::stable_sort(predicted.begin(), predicted.end(),

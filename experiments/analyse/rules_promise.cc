@@ -25,7 +25,12 @@ const VariantResult* EarliestDifference(const Evidence& evidence) {
   return earliest;
 }
 
-bool ReplicasDiffer(const Evidence& evidence) { return EarliestDifference(evidence) != nullptr; }
+// Nothing is promised where every worker began from its own values.
+bool PromisesEquality(const Evidence& evidence) { return !evidence.run.experiment().own_start(); }
+
+bool ReplicasDiffer(const Evidence& evidence) {
+  return PromisesEquality(evidence) && EarliestDifference(evidence) != nullptr;
+}
 
 RuleText ReplicasDifferText(const Evidence& evidence) {
   const VariantResult& variant = *EarliestDifference(evidence);
@@ -61,7 +66,9 @@ RuleText RepeatsDifferText(const Evidence& evidence) {
                   absl::StrJoin(HeldClaims(evidence), "; ")}};
 }
 
-bool BitsDiffer(const Evidence& evidence) { return FindBitsConflict(evidence.run).has_value(); }
+bool BitsDiffer(const Evidence& evidence) {
+  return PromisesEquality(evidence) && FindBitsConflict(evidence.run).has_value();
+}
 
 std::string BitsOf(const VariantResult& variant) {
   constexpr size_t kHashChars = 8;  // enough to see that two differ

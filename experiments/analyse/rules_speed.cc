@@ -39,6 +39,17 @@ RuleText Withheld(const Evidence& evidence, const std::string& reason) {
   return {.head = absl::StrJoin(head, "; "), .why = rest};
 }
 
+bool HasOwnStart(const Evidence& evidence) { return evidence.run.experiment().own_start(); }
+
+RuleText OwnStartText(const Evidence& evidence) {
+  return {.head =
+              "Every worker kept its own start values, as asked: no way can end with equal "
+              "replicas but one that hands out parameters",
+          .why = {"Equal sums of gradients move unequal copies by the same steps, so their "
+                  "distance stays; a server's pull replaces the copies",
+                  AsSentence(evidence, absl::StrJoin(HeldClaims(evidence), "; "))}};
+}
+
 bool IsCpuBound(const Evidence& evidence) {
   return CanCompare(evidence) && evidence.run.host().cpu_bound();
 }
@@ -134,7 +145,8 @@ RuleText NeutralText(const Evidence& evidence) {
   return Withheld(evidence, "nothing to compare with");
 }
 
-constexpr std::array<Rule, 6> kRules = {{
+constexpr std::array<Rule, 7> kRules = {{
+    {kRuleOwnStart, HasOwnStart, OwnStartText},
     {kRuleCpuBound, IsCpuBound, CpuBoundText},
     {kRuleTooFewBlocks, HasTooFewBlocks, TooFewBlocksText},
     {kRuleFaster, SpeedIs<Speed::kFaster>, FasterText},

@@ -71,8 +71,8 @@ std::string MoreSteps(const RunFile& run) {
                       std::max({int64_t{1}, own, std::min(2 * own, kStepsMax)}));
 }
 
-// One variant with small buckets; all variants where no name fits into a line.
-std::string SmallBuckets(const RunFile& run, const TerminalOptions& options) {
+// One variant with other buckets; all variants where no name fits into a line.
+std::string OtherBuckets(const RunFile& run, const TerminalOptions& options) {
   constexpr size_t kOnlyChars = 30;  // so that the command stays on one line
   const VariantResult* only = nullptr;
   bool has_ranked = false;
@@ -81,9 +81,9 @@ std::string SmallBuckets(const RunFile& run, const TerminalOptions& options) {
     if (variant.ranked() && variant.variant().size() <= kOnlyChars) only = &variant;
   }
   if (!has_ranked) return "";  // nothing is sent
-  const bool tried =
-      std::find(options.set.begin(), options.set.end(), "bucket_cap_mb=0.1") != options.set.end();
-  const std::string buckets = absl::StrCat("--set bucket_cap_mb=", tried ? "1" : "0.1");
+  const double cap_mb = run.experiment().bucket_cap_mb();
+  const bool small = cap_mb > 0 && cap_mb <= 0.1;
+  const std::string buckets = absl::StrCat("--set bucket_cap_mb=", small ? "25" : "0.1");
   std::vector<std::string> without = {"bucket_cap_mb"};
   if (only == nullptr) return Suggestion(options, without, {buckets});
   if (!absl::StartsWith(only->mode(), "ps_")) {
@@ -107,7 +107,7 @@ std::string TryNext(const RunFile& run, const TerminalOptions& options) {
       halves ? Suggestion(options, {"workers"},
                           {absl::StrCat("--set workers=", experiment.workers() / 2)})
              : Suggestion(options, {"train.steps"}, {MoreSteps(run)}),
-      SmallBuckets(run, options));
+      OtherBuckets(run, options));
 }
 
 }  // namespace lockstep

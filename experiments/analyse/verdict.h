@@ -17,6 +17,7 @@ inline constexpr char kRuleReplicasDiffer[] = "replicas_differ";  // where equal
 inline constexpr char kRuleRepeatsDiffer[] = "repeats_differ";    // same seed, other bits
 inline constexpr char kRuleBitsDiffer[] = "bits_differ";          // same additions, or EXACT
 inline constexpr char kRuleUpdatesDiffer[] = "updates_differ";    // asynchronous: lost or doubled
+inline constexpr char kRuleOwnStart[] = "own_start";              // apart from the start, as asked
 inline constexpr char kRuleCpuBound[] = "cpu_bound";              // facts that hold, speed withheld
 inline constexpr char kRuleTooFewBlocks[] = "too_few_blocks";     // facts that hold, speed withheld
 inline constexpr char kRuleFaster[] = "faster";

@@ -181,6 +181,7 @@ RunFile Results::Describe(const RunContext& context) const {
       absl::AsciiStrToLower(ReductionOrder_Name(experiment_.reduction_order())));
   info->set_overlap(experiment_.overlap());
   info->set_bucket_cap_mb(experiment_.bucket_cap_mb(0));
+  info->set_own_start(!experiment_.broadcast_start());
   info->set_started_at(context.started_at);
   info->set_duration_s(context.duration_s);
   *file.mutable_host() = context.host;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "base/clock.h"
 #include "base/member/member.h"
 
@@ -237,8 +238,10 @@ void Membership::CheckDeadlines(int64_t now_ns, std::vector<Effect>* effects) {
   } else if (phase_ == Phase::kFailing && elapsed_ms >= config_.limits.settle_ms) {
     PutFirstCauseFirst(Declared(), &failures_);
     const Failure& first = failures_.front();
-    Stop(absl::Status(first.status.code(), absl::StrCat(first.member.ToString(), ", step ",
-                                                        first.step, ": ", first.status.message())),
+    const std::string step = absl::StrCat("step ", first.step, ": ");
+    Stop(absl::Status(first.status.code(),
+                      absl::StrCat(first.member.ToString(), ", ", step,
+                                   absl::StripPrefix(first.status.message(), step))),
          effects);
   }
 }

@@ -10,52 +10,38 @@
 namespace lockstep {
 namespace {
 
-constexpr int kDepthMax = 64;  // far above 16 ranks, far below the stack
+// One bracket's content: operand, or operand '+' operand.
+struct Bracket {
+  std::optional<float> sum;
+  int operands = 0;
+  bool plus = false;  // the next operand is still to come
 
-// sum: operand '+' operand; operand: 'g' rank | '(' sum ')'. A lone operand is a sum too.
-class Evaluation {
- public:
-  Evaluation(std::string_view tree, const std::vector<float>& values)
-      : rest_(tree), values_(values) {}
-
-  std::optional<float> Run() {
-    const std::optional<float> sum = Sum(0);
-    return rest_.empty() ? sum : std::nullopt;
-  }
-
- private:
-  std::optional<float> Sum(int depth) {
-    const std::optional<float> left = Operand(depth);
-    if (!left || !Take('+')) return left;
-    const std::optional<float> right = Operand(depth);
-    if (!right) return std::nullopt;
-    return *left + *right;
-  }
-
-  std::optional<float> Operand(int depth) {
-    if (depth > kDepthMax) return std::nullopt;
-    if (Take('(')) {
-      const std::optional<float> inner = Sum(depth + 1);
-      return inner && Take(')') ? inner : std::nullopt;
-    }
-    if (!Take('g')) return std::nullopt;
-    size_t digits = 0;
-    while (digits < rest_.size() && rest_[digits] >= '0' && rest_[digits] <= '9') ++digits;
-    uint32_t rank = 0;
-    if (!absl::SimpleAtoi(std::string(rest_.substr(0, digits)), &rank)) return std::nullopt;
-    rest_.remove_prefix(digits);
-    return rank < values_.size() ? std::optional<float>(values_[rank]) : std::nullopt;
-  }
-
-  bool Take(char letter) {
-    if (rest_.empty() || rest_[0] != letter) return false;
-    rest_.remove_prefix(1);
+  bool Take(float operand) {
+    if (operands > 0 && !plus) return false;
+    sum = operands == 0 ? operand : *sum + operand;
+    ++operands;
+    plus = false;
     return true;
   }
-
-  std::string_view rest_;
-  const std::vector<float>& values_;
+  bool TakePlus() {
+    if (operands != 1 || plus) return false;
+    plus = true;
+    return true;
+  }
+  bool complete() const { return operands > 0 && !plus; }
 };
+
+// The rank behind a 'g', taken off `rest`; nullopt: none, or not below `ranks`.
+std::optional<size_t> TakeRank(std::string_view* rest, size_t ranks) {
+  size_t digits = 0;
+  while (digits < rest->size() && (*rest)[digits] >= '0' && (*rest)[digits] <= '9') ++digits;
+  uint32_t rank = 0;
+  if (!absl::SimpleAtoi(std::string(rest->substr(0, digits)), &rank) || rank >= ranks) {
+    return std::nullopt;
+  }
+  rest->remove_prefix(digits);
+  return rank;
+}
 
 // "10-18" -> 9
 std::optional<double> ElementsOf(const std::string& range) {
@@ -104,7 +90,27 @@ std::vector<AdditionShare> ReadAdditionOrder(std::string_view text) {
 }
 
 std::optional<float> AddInOrder(std::string_view tree, const std::vector<float>& values) {
-  return Evaluation(tree, values).Run();
+  std::vector<Bracket> open(1);  // the innermost last
+  while (!tree.empty()) {
+    const char letter = tree[0];
+    tree.remove_prefix(1);
+    if (letter == '(') {
+      open.emplace_back();
+    } else if (letter == '+') {
+      if (!open.back().TakePlus()) return std::nullopt;
+    } else if (letter == ')') {
+      const Bracket closed = open.back();
+      open.pop_back();
+      if (open.empty() || !closed.complete() || !open.back().Take(*closed.sum)) return std::nullopt;
+    } else if (letter == 'g') {
+      const std::optional<size_t> rank = TakeRank(&tree, values.size());
+      if (!rank || !open.back().Take(values[*rank])) return std::nullopt;
+    } else {
+      return std::nullopt;
+    }
+  }
+  if (open.size() != 1 || !open[0].complete()) return std::nullopt;
+  return open[0].sum;
 }
 
 }  // namespace lockstep

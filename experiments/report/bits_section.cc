@@ -29,6 +29,7 @@ std::string HashHtml(const std::string& hash) {
 std::vector<float> Example(int workers) {
   constexpr float kPattern[] = {1e8F, 1, -1e8F, 1};
   std::vector<float> values;
+  values.reserve(static_cast<size_t>(workers));
   for (int rank = 0; rank < workers; ++rank) values.push_back(kPattern[rank % 4]);
   return values;
 }

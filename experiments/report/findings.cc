@@ -90,16 +90,16 @@ std::optional<double> SyncShare(const VariantResult& result) {
 }  // namespace
 
 std::string ScalingFinding(const PageView& view) {
-  const std::string neutral = "Throughput by workers";
-  if (view.run->host().cpu_bound()) return neutral;
+  constexpr char kNeutral[] = "Throughput by workers";
+  if (view.run->host().cpu_bound()) return kNeutral;
   const auto efficiency = [&](const VariantResult& result) { return Efficiency(view, result); };
   const Extremes found = FindExtremes(view.largest, efficiency);
-  if (found.least == found.most) return neutral;
+  if (found.least == found.most) return kNeutral;
   const double least = *efficiency(*found.least->result);
   const double most = *efficiency(*found.most->result);
   if (most - least < kEfficiencyApart ||
       !Apart(found.least->result->samples_per_s(), found.most->result->samples_per_s())) {
-    return neutral;
+    return kNeutral;
   }
   return absl::StrCat(NameOf(*found.most->result), " keeps ", FormatShare(most),
                       " of linear speed at ", Plural(found.most->result->workers(), "worker"), ", ",
@@ -107,7 +107,7 @@ std::string ScalingFinding(const PageView& view) {
 }
 
 std::string BusiestFinding(const PageView& view) {
-  const std::string neutral = "Busiest link";
+  constexpr char kNeutral[] = "Busiest link";
   const PageRow* worst = nullptr;
   for (const PageRow& row : view.rows) {
     if (!BusiestBytes(*row.result)) continue;
@@ -116,17 +116,17 @@ std::string BusiestFinding(const PageView& view) {
       worst = &row;
     }
   }
-  if (worst == nullptr) return neutral;
+  if (worst == nullptr) return kNeutral;
   if (std::abs(OffFormula(*worst->result)) > kFormulaClose) {
     return absl::StrCat("The busiest link of ", worst->result->id(), " is ",
                         FormatSignedShare(OffFormula(*worst->result)), " off its formula");
   }
   const Extremes found = FindExtremes(view.largest, BusiestBytes);
-  if (found.least == found.most) return neutral;
+  if (found.least == found.most) return kNeutral;
   const Busiest& least = found.least->result->busiest();
   const Busiest& most = found.most->result->busiest();
   const double ratio = most.bytes_per_step() / least.bytes_per_step();
-  if (ratio < kBytesApart) return neutral;
+  if (ratio < kBytesApart) return kNeutral;
   const bool lawful = least.formula() > 0 && most.formula() > 0;
   return absl::StrCat("The busiest link of ", NameOf(*found.most->result), " carries ",
                       Significant(ratio, 2), " times what that of ", NameOf(*found.least->result),
@@ -134,13 +134,13 @@ std::string BusiestFinding(const PageView& view) {
 }
 
 std::string AnatomyFinding(const PageView& view) {
-  const std::string neutral = "Where the time of a step goes";
-  if (view.run->host().cpu_bound()) return neutral;
+  constexpr char kNeutral[] = "Where the time of a step goes";
+  if (view.run->host().cpu_bound()) return kNeutral;
   const Extremes found = FindExtremes(view.largest, SyncShare);
-  if (found.least == found.most) return neutral;
+  if (found.least == found.most) return kNeutral;
   const double least = *SyncShare(*found.least->result);
   const double most = *SyncShare(*found.most->result);
-  if (most - least < kShareApart) return neutral;
+  if (most - least < kShareApart) return kNeutral;
   return absl::StrCat("Synchronisation takes ", FormatShare(least), " of a step of ",
                       NameOf(*found.least->result), ", ", FormatShare(most), " of ",
                       NameOf(*found.most->result));
@@ -206,7 +206,7 @@ std::string StalenessFinding(const PageView& view) {
 }
 
 std::string LossFinding(const PageView& view) {
-  const std::string neutral = "Does it still learn?";
+  constexpr char kNeutral[] = "Does it still learn?";
   const auto samples = [](const VariantResult& result) -> std::optional<double> {
     const TargetResult& target = result.target();
     if (!result.has_target() || target.seeds() < kSureBlocks || target.reached() < target.seeds()) {
@@ -215,10 +215,10 @@ std::string LossFinding(const PageView& view) {
     return target.samples().median();
   };
   const Extremes found = FindExtremes(view.largest, samples);
-  if (found.least == found.most) return neutral;
+  if (found.least == found.most) return kNeutral;
   const TargetResult& least = found.least->result->target();
   const TargetResult& most = found.most->result->target();
-  if (!(least.samples().median() > 0) || !Apart(least.samples(), most.samples())) return neutral;
+  if (!(least.samples().median() > 0) || !Apart(least.samples(), most.samples())) return kNeutral;
   return absl::StrCat(NameOf(*found.most->result), " needs ",
                       Significant(most.samples().median() / least.samples().median(), 2),
                       " times the samples of ", NameOf(*found.least->result), " to reach loss ",

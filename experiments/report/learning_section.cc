@@ -25,8 +25,8 @@ std::string HistogramHtml(const StalenessResult& staleness, bool clock) {
   }
   std::vector<std::string> parts;
   for (size_t i = 0; i < counts.size(); ++i) {
-    if (counts[i] > 0)
-      parts.push_back(absl::StrCat("<span>", i, ": ", FormatCount(counts[i]), "</span>"));
+    if (counts[i] == 0) continue;
+    parts.push_back(absl::StrCat("<span>", i, ": ", FormatCount(counts[i]), "</span>"));
   }
   return parts.empty() ? kNotMeasured : absl::StrJoin(parts, " · ");
 }

@@ -108,6 +108,8 @@ TEST(StartValuesTest, AreEqualUnlessTheBroadcastIsOff) {
   const Compared without = Compare(
       own_dir, {"--quick", "--only", "ring", "--set", "probe.every=5", "--set",
                 "broadcast_start=false", "--set", "train.optimizer.sgd.learning_rate=1e-4"});
+  EXPECT_EQ(without.result.exit_code, 0) << "nothing was promised: " << without.result.out;
+  EXPECT_THAT(without.result.out, testing::StartsWith("Every worker kept its own start values"));
   const ReplicaResult& own = Variant(without.run, "ring").replicas();
   EXPECT_EQ(own.state(), "diverged");
   EXPECT_EQ(own.first_diff_step(), 0);

@@ -264,7 +264,7 @@ TEST(RenderTerminal, NextKeepsWhatTheUserSet) {
   EXPECT_THAT(text, HasSubstr("--set train.steps=300 --set 'model=mlp { }' --set "
                               "limits.window_chunks=2 --set bucket_cap_mb=0.1 --set workers=2\n"));
   EXPECT_THAT(text, HasSubstr("--set train.steps=300 --set workers=4 --set 'model=mlp { }' --only "
-                              "ring --set bucket_cap_mb=1\n"));
+                              "ring --set bucket_cap_mb=25\n"));
 }
 
 TEST(RenderTerminal, NextNeverHasFewerSteps) {

@@ -113,8 +113,13 @@ constexpr Case kCases[] = {
        ReplicaResult* replicas = Find(run, "ps_sync")->mutable_replicas();
        replicas->mutable_max_rel()->set_null_value(google::protobuf::NULL_VALUE);
      },
-     kRuleReplicasDiffer,
-     "Replicas differ after step 30: the workers of ps_sync are not identical"},
+     kRuleReplicasDiffer, "Replicas differ after step 30: the workers of ps_sync are not"},
+    {"own_start_values_promise_nothing",
+     [](RunFile* run) {
+       Diverge(run, "ring");
+       run->mutable_experiment()->set_own_start(true);
+     },
+     kRuleOwnStart, "Every worker kept its own start values, as asked"},
     {"replicas_differ_comes_before_the_cpu",
      [](RunFile* run) {
        CpuBound(run);

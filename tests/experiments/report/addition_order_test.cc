@@ -44,7 +44,8 @@ TEST(AddInOrderTest, WhatIsNoTreeHasNoSum) {
   const std::vector<float> values = {1, 2};
   for (const std::string& tree :
        {std::string(), std::string("g2"), std::string("g0+"), std::string("(g0+g1"),
-        std::string("g0+g1)"), std::string("g0-g1"), std::string("g"), std::string(5000, '(')}) {
+        std::string("g0+g1)"), std::string("g0-g1"), std::string("g"), std::string("g0g1"),
+        std::string("()"), std::string("(+g0)"), std::string("g0+g1+g0"), std::string(5000, '(')}) {
     EXPECT_EQ(AddInOrder(tree, values), std::nullopt) << tree.substr(0, 20);
   }
 }

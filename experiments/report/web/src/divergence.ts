@@ -144,10 +144,7 @@ export function divergence(figure: HTMLElement, file: RunFile): (width: number) 
     const bottom = lanes.length > 0 ? stripTop + stripHeight(lanes.length) : middle;
     const plot = { left, right, top, bottom: middle, x, y };
     const shownY = lines.length > 0 ? y : { ...y, ticks: [] };
-    const unit =
-      lines.length > 0 && !failure
-        ? 'largest distance of two replicas, of the largest parameter'
-        : '';
+    const unit = lines.length > 0 && !failure ? 'largest distance, of the largest parameter' : '';
     drawAxes(picture, { ...plot, bottom, y: shownY }, 'step', unit);
     if (lanes.length > 0) drawStrip(picture, plot, stripTop, lanes, lines.length);
     if (failure) drawFailure(picture, plot, stripTop, bottom, failure);
