@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -208,8 +209,8 @@ std::vector<std::byte> RandomBytes(uint32_t seed, Dtype dtype, size_t length) {
   std::vector<std::byte> bytes(length * static_cast<size_t>(SizeOf(dtype)));
   if (dtype == Dtype::kF32) {
     const Floats values = RandomFloats(seed, length);
-    std::memcpy(bytes.data(), values.data(), bytes.size());
-    return bytes;
+    const auto view = std::as_bytes(std::span(values));
+    return {view.begin(), view.end()};
   }
   for (size_t i = 0; i < length; ++i) {
     const auto drawn = static_cast<uint32_t>(random());

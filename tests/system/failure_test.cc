@@ -132,7 +132,8 @@ TEST_P(KillTest, TheVictimIsNamedFirstAndNobodyIsLeft) {
   ASSERT_GE(file.failures_size(), 1);
   EXPECT_EQ(file.failures(0).member(), victim);
   EXPECT_THAT(file.failures(0).message(), HasSubstr("SIGKILL"));
-  EXPECT_GE(file.failures(0).step(), 5);
+  // In step with those who have trained 5 steps; without a barrier a victim may be far behind.
+  EXPECT_GE(file.failures(0).step(), test.variant == "ps_async" ? 1 : 5);
 }
 
 INSTANTIATE_TEST_SUITE_P(Failure, KillTest,

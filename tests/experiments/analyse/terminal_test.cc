@@ -251,6 +251,7 @@ TEST(RenderTerminal, OffersThreeCommandsThatFit) {
 TEST(RenderTerminal, NextKeepsWhatTheUserSet) {
   RunFile run = QuickstartFile();
   run.mutable_experiment()->set_blocks(1);
+  run.mutable_experiment()->set_bucket_cap_mb(0.1);
   const TerminalOptions options = {.report_path = "",
                                    .spec = "",
                                    .set = {"train.steps=300", "workers=4", "model=mlp { }",

@@ -236,7 +236,7 @@ TEST(MembershipTest, ANotFiniteGradientIsTheOutcome) {
   cluster.Live(300);
   EXPECT_THAT(cluster.membership().outcome(),
               StatusIs(StatusCode::kDataLoss,
-                       "worker 1, step 7: step 7: the gradient of fc1.weight is not finite"));
+                       "worker 1, step 7: the gradient of fc1.weight is not finite"));
 }
 
 TEST(MembershipTest, ASilentMemberIsLostAfterItsLease) {
