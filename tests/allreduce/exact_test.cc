@@ -179,7 +179,7 @@ std::vector<Setting> Settings() {
   std::vector<Setting> settings;
   for (const int channels : {1, 2, 3}) {
     for (const int64_t chunk_bytes : {512, 1'000, 4'096, 1 << 20}) {
-      for (const size_t cut : {0, 1, 2}) settings.push_back({channels, chunk_bytes, cut});
+      for (const size_t cut : {0U, 1U, 2U}) settings.push_back({channels, chunk_bytes, cut});
     }
   }
   return settings;
