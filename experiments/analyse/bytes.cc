@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/numeric/exact.h"
 #include "base/status.h"
+#include "experiments/spec/size.h"
 
 namespace lockstep {
 namespace {
@@ -115,20 +116,8 @@ double GradientBytes(const std::vector<const RunRecord*>& runs) {
 }
 
 int ElementBytes(const Experiment& experiment) {
-  switch (experiment.wire_dtype_size() > 0 ? experiment.wire_dtype(0) : F32) {
-    case U8:
-      return 1;
-    case F16:
-    case BF16:
-      return 2;
-    case F32:
-    case I32:
-      return 4;
-    case F64:
-    case I64:
-      return 8;
-  }
-  return 4;
+  return static_cast<int>(
+      WireBytes(experiment.wire_dtype_size() > 0 ? experiment.wire_dtype(0) : F32));
 }
 
 // Every worker carries the same, and no link more.

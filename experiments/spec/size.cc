@@ -3,7 +3,6 @@
 #include <algorithm>
 
 namespace lockstep {
-namespace {
 
 int64_t WireBytes(DtypeSpec dtype) {
   switch (dtype) {
@@ -21,8 +20,6 @@ int64_t WireBytes(DtypeSpec dtype) {
   }
   return 0;  // no such type: never
 }
-
-}  // namespace
 
 int64_t ParameterCount(const Mlp& mlp) {
   int64_t parameters = 0;

@@ -10,6 +10,9 @@
 
 namespace lockstep {
 
+// Bytes of one element on the wire.
+int64_t WireBytes(DtypeSpec dtype);
+
 // Weights and biases of all layers.
 int64_t ParameterCount(const Mlp& mlp);
 
