@@ -283,7 +283,8 @@ void Membership::SendAll(const Command& command, std::vector<Effect>* effects) c
 
 std::vector<MemberId> Membership::Declared() const {
   std::vector<MemberId> declared;
-  declared.reserve(static_cast<size_t>(config_.run.world_size() + config_.run.servers()));
+  declared.reserve(static_cast<size_t>(config_.run.world_size()) +
+                   static_cast<size_t>(config_.run.servers()));
   for (int rank = 0; rank < config_.run.world_size(); ++rank) declared.push_back({WORKER, rank});
   for (int index = 0; index < config_.run.servers(); ++index) declared.push_back({SERVER, index});
   return declared;
