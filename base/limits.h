@@ -23,6 +23,7 @@ struct Limits {
   int64_t snapshot_bytes_max = int64_t{16} << 20;
   int64_t settle_ms = 300;
   int64_t answer_grace_ms = 500;
+  int64_t rebuild_timeout_ms = 30'000;
 };
 
 struct LimitRow {
@@ -34,7 +35,7 @@ struct LimitRow {
 };
 
 inline constexpr int64_t kDayMs = 86'400'000;
-inline constexpr std::array<LimitRow, 14> kLimitRows = {{
+inline constexpr std::array<LimitRow, 15> kLimitRows = {{
     {"join_timeout_ms", &Limits::join_timeout_ms, 1, kDayMs, "all declared members have joined"},
     {"connect_timeout_ms", &Limits::connect_timeout_ms, 1, kDayMs,
      "after the start signal: every link and stream between members is up"},
@@ -59,6 +60,8 @@ inline constexpr std::array<LimitRow, 14> kLimitRows = {{
      "consequences"},
     {"answer_grace_ms", &Limits::answer_grace_ms, 1, 60'000,
      "after a failed exchange: wait for the peers' part of the explanation"},
+    {"rebuild_timeout_ms", &Limits::rebuild_timeout_ms, 1, kDayMs,
+     "after a loss: survivors have reported, a replacement has joined, the new group stands"},
 }};
 
 }  // namespace lockstep

@@ -45,10 +45,16 @@ const std::map<std::string, std::set<std::string>> kAccepted = {
     {"variant.all_reduce.engine", {"HOST"}},
     {"variant.all_reduce.link", {"TCP"}},
     {"variant.all_reduce.channels", {"2"}},
+    {"variant.all_reduce.on_loss", {"STOP", "SHRINK", "REPLACE"}},
     {"variant.all_reduce.servers", {"2"}},
     {"fault.at.step", {"7"}},
     {"fault.target", {"worker:3"}},
-    {"fault.kind", {"NAN_GRADIENT"}},
+    {"fault.kind",
+     {"KILL", "FREEZE", "RESTART", "DROP", "DUPLICATE", "CORRUPT", "DELAY", "NAN_GRADIENT"}},
+    {"fault.for", {"500ms", "2s"}},
+    {"fault.message.to", {"2"}},
+    {"fault.message.nth", {"7"}},
+    {"fault.after_bucket", {"0"}},
     {"blocks", {"7"}},
     {"probe.every", {"7"}},
     {"probe.keep_snapshots", {"false", "true"}},
@@ -66,6 +72,7 @@ const std::map<std::string, std::set<std::string>> kAccepted = {
     {"limits.snapshot_bytes_max", {"700"}},
     {"limits.settle_ms", {"700"}},
     {"limits.answer_grace_ms", {"700"}},
+    {"limits.rebuild_timeout_ms", {"20000"}},
     {"overlap", {"false", "true"}},
     {"broadcast_start", {"false", "true"}},
     {"trace.steps", {"0"}},
@@ -81,8 +88,9 @@ const std::set<std::string> kAcceptedBlocks = {"data.digits",
                                                "limits",
                                                "trace"};
 // Blocks that say nothing when empty, and are refused for that.
-const std::set<std::string> kOpenBlocks = {"model",           "model.mlp", "data",  "train",
-                                           "train.optimizer", "variant",   "fault", "fault.at"};
+const std::set<std::string> kOpenBlocks = {"model", "model.mlp",       "data",
+                                           "train", "train.optimizer", "variant",
+                                           "fault", "fault.at",        "fault.message"};
 
 // A value that differs from every accepted one, where the type has one.
 std::vector<std::string> ValuesToTry(const FieldDescriptor& field) {
@@ -135,7 +143,9 @@ class EveryField {
     if (path.rfind("model.", 0) == 0 && path.rfind("model.mlp", 0) != 0) set.push_back("model={}");
     if (path.rfind("data.", 0) == 0) set.push_back("data={}");
     if (path.rfind("fault[0].", 0) == 0) {
-      set.push_back("fault={ at { step: 5 } target: \"worker:1\" kind: NAN_GRADIENT }");
+      set.push_back(absl::StrCat("fault={ at { step: 5 } target: \"worker:1\" ",
+                                 FaultAround(path, value), " }"));
+      set.push_back("variant={ name: \"v\" all_reduce { on_loss: REPLACE } }");
     }
     if (path == "wire_dtype") set.push_back("variant={ name: \"v\" all_reduce {} }");
     if (path == "variant[0].ps.rate") set.push_back("variant[0].ps={ mode: ASYNC }");
@@ -148,6 +158,21 @@ class EveryField {
     // A variant needs a way to synchronise besides its name, and an optimizer a kind.
     if (path == "variant[0].name") set.insert(set.end() - 1, "variant[0].none={}");
     return Load(ValidSpec(), set);
+  }
+
+  // A fault whose kind reads the field at `path`, and whatever else it needs.
+  static std::string FaultAround(const std::string& path, const std::string& value) {
+    const std::string field = path.substr(path.find('.') + 1);
+    if (field == "kind") {
+      const bool lasts = value == "FREEZE" || value == "DELAY";
+      const bool message = value == "DROP" || value == "DUPLICATE" || value == "CORRUPT";
+      return absl::StrCat(lasts ? "for: \"1s\" " : "",
+                          message || value == "DELAY" ? "message { to: 0 }" : "");
+    }
+    if (field == "for") return "kind: FREEZE";
+    if (field == "after_bucket") return "kind: KILL";
+    if (field.rfind("message", 0) == 0) return "kind: DROP message { to: 0 }";
+    return "kind: NAN_GRADIENT";
   }
 
   static bool Refuses(const LoadedSpec& spec, const std::string& path) {

@@ -336,7 +336,10 @@ TEST(LoadSpecTest, FillsInEveryDefault) {
          workers: 4
          variant { name: "none" none {} }
          variant { name: "ps" ps { mode: SYNC servers: 2 policy: NONE optimizer_on: SERVER } }
-         variant { name: "ring" all_reduce { algorithm: RING engine: HOST link: TCP channels: 1 } }
+         variant {
+           name: "ring"
+           all_reduce { algorithm: RING engine: HOST link: TCP channels: 1 on_loss: STOP }
+         }
          blocks: 3
          probe { every: 10 keep_snapshots: false }
          trace { steps: 10 }
@@ -345,7 +348,7 @@ TEST(LoadSpecTest, FillsInEveryDefault) {
            lease_ms: 5000 stop_grace_ms: 3000 waiting_line_ms: 5000
            message_bytes_max: 67108864 chunk_bytes: 1048576 window_chunks: 8
            staged_bytes_max: 4294967296 snapshot_bytes_max: 16777216
-           settle_ms: 300 answer_grace_ms: 500
+           settle_ms: 300 answer_grace_ms: 500 rebuild_timeout_ms: 30000
          }
          overlap: true broadcast_start: true)",
       &expected));
