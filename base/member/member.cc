@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/member/group_state.h"
 #include "base/member/limits_proto.h"
 #include "base/member/version.h"
 #include "base/status.h"
@@ -27,7 +28,11 @@ constexpr int64_t kForeverMs = 10'000 * kDayMs;
 class StreamMember final : public Member {
  public:
   StreamMember(const MemberOptions& options, Abort* abort)
-      : options_(options), abort_(abort), limits_(options.limits) {
+      : options_(options),
+        abort_(abort),
+        limits_(options.limits),
+        group_(options.coordinator),
+        group_abort_(std::make_unique<Abort>(abort)) {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY,
                      0);  // proxy variables must not capture cluster traffic
@@ -61,22 +66,47 @@ class StreamMember final : public Member {
     join->set_world_size(options_.world_size);
     reader_ = std::thread([this, event] { Talk(event); });
     RETURN_IF_ERROR(
-        Await([this] { return accepted_ || start_.has_value(); }, options_.limits.join_timeout_ms,
+        Await([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return group_.accepted(); },
+              options_.limits.join_timeout_ms,
               absl::StrCat("no answer from the coordinator at ", options_.coordinator)));
     beater_ = std::thread([this] { Beat(); });
-    return Await([this] { return start_.has_value(); }, limits_.join_timeout_ms + limits_.lease_ms,
-                 "waiting for the other members to join");
+    return AwaitStart(limits_.join_timeout_ms, "waiting for the other members to join");
   }
 
-  const Start& start() const override { return *start_; }
+  const Start& start() const override { return start_; }
+  const Abort& group_abort() const override { return *group_abort_; }
 
   absl::Status Connected() override {
     MemberEvent event;
     event.mutable_connected();
     Send(event);
-    return Await([this] { return go_; },
+    return Await([this]()
+                     ABSL_NO_THREAD_SAFETY_ANALYSIS { return group_.go() || !group_.dead().ok(); },
                  limits_.connect_timeout_ms + limits_.sync_timeout_ms + limits_.lease_ms,
                  "waiting for the other members to connect");
+  }
+
+  bool MayRebuild(const absl::Status& status) const override {
+    MutexLock lock(&mu_);
+    return abort_->status().ok() && group_.MayRebuild(status);
+  }
+
+  absl::Status Rebuild(const absl::Status& cause, int64_t step,
+                       const std::string& endpoint) override {
+    MemberEvent event;
+    lockstep::Broken* broken = event.mutable_broken();
+    {
+      MutexLock lock(&mu_);
+      broken->set_epoch(group_.epoch());
+      group_.Break();
+    }
+    broken->set_step(step);
+    broken->set_endpoint(endpoint);
+    broken->set_code(static_cast<int>(cause.code()));
+    broken->set_message(absl::StrCat(cause.message()));
+    for (const std::string& member : BlamedBy(cause)) broken->add_blamed(member);
+    Send(event);
+    return AwaitStart(limits_.rebuild_timeout_ms, "waiting for the group to be rebuilt");
   }
 
   void FinishedStep(int64_t step) override { step_ = step; }
@@ -91,7 +121,9 @@ class StreamMember final : public Member {
 
   absl::Status AwaitStop() override {
     // The lease bounds this wait: the coordinator's silence requests the abort that ends it.
-    return Await([this] { return stopped_; }, kForeverMs, "waiting for the end of the run");
+    return Await(
+        [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return group_.stopped() || !group_.dead().ok(); },
+        kForeverMs, "waiting for the end of the run");
   }
 
   void Fail(const absl::Status& status, int64_t step) override {
@@ -107,18 +139,27 @@ class StreamMember final : public Member {
     for (const std::string& member : BlamedBy(status)) failed->add_blamed(member);
     Send(event);
     MutexLock lock(&mu_);
-    mu_.AwaitFor([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return stopped_ || ended_; },
+    mu_.AwaitFor([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return group_.stopped() || ended_; },
                  limits_.stop_grace_ms);
   }
 
  private:
-  // Looks at the abort every kAbortPollMs: a lock can't be polled together with it.
+  absl::Status AwaitStart(int64_t timeout_ms, const std::string& what) {
+    RETURN_IF_ERROR(Await([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return group_.started(); },
+                          timeout_ms + limits_.lease_ms, what));
+    MutexLock lock(&mu_);
+    start_ = group_.start();
+    return absl::OkStatus();
+  }
+
+  // Looks at the abort every kAbortPollMs: a lock can't be polled together with it. A dead group
+  // is an error unless `condition` waits for the next one.
   template <typename Condition>
   absl::Status Await(const Condition& condition, int64_t timeout_ms, const std::string& what) {
     const int64_t deadline_ns = clock_.NowNs() + timeout_ms * kNsPerMs;
     MutexLock lock(&mu_);
     const auto over = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-      return condition() || ended_ || !failure_.ok();
+      return condition() || ended_ || !lost_.ok() || !group_.failure().ok();
     };
     while (!mu_.AwaitFor(over, kAbortPollMs)) {
       RETURN_IF_ERROR(abort_->status());
@@ -126,8 +167,9 @@ class StreamMember final : public Member {
       return absl::DeadlineExceededError(
           absl::StrCat(what, ": nothing within ", timeout_ms, " ms"));
     }
-    if (!failure_.ok()) return failure_;
-    if (condition()) return absl::OkStatus();
+    RETURN_IF_ERROR(group_.failure());
+    RETURN_IF_ERROR(lost_);
+    if (condition()) return group_.stopped() ? absl::OkStatus() : group_.dead();
     return absl::UnavailableError(
         absl::StrCat("the coordinator at ", options_.coordinator, " is gone (", what, ")"));
   }
@@ -154,42 +196,33 @@ class StreamMember final : public Member {
     const grpc::Status status = stream_->Finish();
     MutexLock lock(&mu_);
     ended_ = true;
-    if (stopped_ || leaving_) return;
-    const absl::Status lost = absl::UnavailableError(absl::StrCat(
-        "lost the coordinator at ", options_.coordinator, ": ", status.error_message()));
-    if (failure_.ok()) failure_ = lost;
-    abort_->Request(failure_);
+    if (group_.stopped() || leaving_) return;
+    if (group_.failure().ok() && lost_.ok()) {
+      lost_ = absl::UnavailableError(absl::StrCat("lost the coordinator at ", options_.coordinator,
+                                                  ": ", status.error_message()));
+    }
+    abort_->Request(group_.failure().ok() ? lost_ : group_.failure());
   }
 
   void Obey(const Command& command) {
     MutexLock lock(&mu_);
-    switch (command.command_case()) {
-      case Command::kAccepted:
-        if (accepted_) break;
-        accepted_ = true;
-        limits_ = LimitsFrom(command.accepted().limits());
+    const bool accepted = group_.accepted();
+    switch (group_.Take(command)) {
+      case GroupState::News::kAccepted:
+        if (!accepted) limits_ = LimitsFrom(command.accepted().limits());
         break;
-      case Command::kRefused:
-        failure_ = absl::InvalidArgumentError(absl::StrCat("refused by the coordinator at ",
-                                                           options_.coordinator, ": ",
-                                                           command.refused().reason()));
+      case GroupState::News::kStarted:
+        // Nothing uses the old one: this Start answers the report that the old group is dead.
+        group_abort_ = std::make_unique<Abort>(abort_);
         break;
-      case Command::kStart:
-        start_ = command.start();
+      case GroupState::News::kGroupDead:
+        group_abort_->Request(group_.dead());
         break;
-      case Command::kGo:
-        go_ = true;
-        break;
-      case Command::kStop:
-        stopped_ = true;
-        if (command.stop().code() != 0) {
-          failure_ = absl::Status(static_cast<absl::StatusCode>(command.stop().code()),
-                                  absl::StrCat("the run was stopped: ", command.stop().reason()));
-          abort_->Request(failure_);
-        }
+      case GroupState::News::kEnded:
+        if (group_.stopped() && !group_.failure().ok()) abort_->Request(group_.failure());
         break;
       default:
-        break;  // Beat: being heard is its meaning
+        break;
     }
   }
 
@@ -201,11 +234,11 @@ class StreamMember final : public Member {
         const auto over = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return leaving_ || ended_; };
         if (mu_.AwaitFor(over, limits_.heartbeat_ms)) return;
         const int64_t silence_ms = (clock_.NowNs() - last_heard_ns_) / kNsPerMs;
-        if (silence_ms > limits_.lease_ms && !stopped_) {
-          failure_ = absl::UnavailableError(
-              absl::StrCat("the coordinator at ", options_.coordinator, " was silent for ",
-                           silence_ms, " ms (lease_ms ", limits_.lease_ms, ")"));
-          abort_->Request(failure_);
+        if (silence_ms > limits_.lease_ms && !group_.stopped()) {
+          lost_ = absl::UnavailableError(absl::StrCat("the coordinator at ", options_.coordinator,
+                                                      " was silent for ", silence_ms,
+                                                      " ms (lease_ms ", limits_.lease_ms, ")"));
+          abort_->Request(lost_);
           context_.TryCancel();
           return;
         }
@@ -230,15 +263,15 @@ class StreamMember final : public Member {
   std::atomic<int64_t> last_heard_ns_ = 0;
 
   Mutex write_mu_;  // one writer at a time on the stream
-  Mutex mu_;
+  mutable Mutex mu_;
   Limits limits_;  // written before the beater starts, by Obey; read-only afterwards
-  bool accepted_ ABSL_GUARDED_BY(mu_) = false;
-  std::optional<lockstep::Start> start_;  // written once, before Join returns
-  bool go_ ABSL_GUARDED_BY(mu_) = false;
-  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+  GroupState group_ ABSL_GUARDED_BY(mu_);
+  // Replaced by reader_ while nobody uses it: before the first Start and in Rebuild.
+  std::unique_ptr<Abort> group_abort_;
+  lockstep::Start start_;  // a copy of group_'s, for the caller's thread
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   bool leaving_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status failure_ ABSL_GUARDED_BY(mu_);
+  absl::Status lost_ ABSL_GUARDED_BY(mu_);  // the coordinator
 };
 
 }  // namespace

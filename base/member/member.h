@@ -1,6 +1,7 @@
 // member.h: a worker's or server's side of the cluster: join, signs of life, failure and stop.
 // The coordinator is the single writer of membership. If it is silent for limits.lease_ms, or its
-// stream breaks, `abort` is requested with Unavailable and every wait of the process ends. Threads:
+// stream breaks, `abort` is requested with Unavailable and every wait of the process ends. Where
+// the run rebuilds a group (group_state.h), its death ends the waits of that group alone. Threads:
 // calls come from one thread; two internal threads read the stream and beat.
 #pragma once
 
@@ -42,12 +43,25 @@ class Member {
   // DeadlineExceeded (not everybody came; names the missing).
   static absl::StatusOr<std::unique_ptr<Member>> Join(const MemberOptions& options, Abort* abort);
 
+  // Of the group as it is now.
   virtual const Start& start() const = 0;
-  // Reports that all links are up; returns when everybody's are.
+  // Requested when the coordinator holds that group for dead, and with the process's own abort.
+  // Another one follows with Rebuild: nothing may use it any more then.
+  virtual const Abort& group_abort() const = 0;
+  // Reports that all links are up and the state is there; returns when everybody's are.
+  // Aborted: the group died first.
   virtual absl::Status Connected() = 0;
+  // Whether `status` ends the group but not the run: GroupState::MayRebuild.
+  virtual bool MayRebuild(const absl::Status& status) const = 0;
+  // Reports that the group is dead for `cause`, that this worker holds the state after `step` (-1:
+  // none) and where it listens now; returns with the next group's Start received.
+  // REQUIRES: MayRebuild(cause).
+  virtual absl::Status Rebuild(const absl::Status& cause, int64_t step,
+                               const std::string& endpoint) = 0;
   // The step goes out with the next sign of life.
   virtual void FinishedStep(int64_t step) = 0;
-  // Workers: all steps done. Returns when the coordinator ends the run: OK, or its reason.
+  // Workers: all steps done. Returns when the coordinator ends the run: OK, or its reason. Aborted:
+  // the group died, and others still need this worker's state.
   virtual absl::Status Done(int64_t step) = 0;
   // Servers: returns when the coordinator ends the run: OK, or its reason.
   virtual absl::Status AwaitStop() = 0;

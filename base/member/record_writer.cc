@@ -5,11 +5,16 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/member/group_state.h"
 #include "base/socket.h"
 #include "base/status.h"
 #include "base/sync.h"
@@ -109,7 +114,36 @@ absl::StatusOr<std::vector<Record>> ReadRecords(const std::string& path) {
 }
 
 std::string RecordPath(const std::string& record_dir, const std::string& role, int index) {
-  return absl::StrCat(record_dir, "/", role, "-", index, ".rec");
+  return RecordPath(record_dir, role, index, kFirstEpoch);
+}
+
+std::string RecordPath(const std::string& record_dir, const std::string& role, int index,
+                       int64_t first_epoch) {
+  const std::string name = absl::StrCat(record_dir, "/", role, "-", index);
+  return first_epoch == kFirstEpoch ? absl::StrCat(name, ".rec")
+                                    : absl::StrCat(name, "-epoch-", first_epoch, ".rec");
+}
+
+absl::StatusOr<std::vector<Record>> ReadMember(const std::string& record_dir,
+                                               const std::string& role, int index) {
+  ASSIGN_OR_RETURN(std::vector<Record> records, ReadRecords(RecordPath(record_dir, role, index)));
+  // A group that was given up before it stood leaves a gap in the epochs, so all are looked for.
+  const std::string prefix = absl::StrCat(role, "-", index, "-epoch-");
+  std::map<int64_t, std::string> later;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(record_dir, error)) {
+    const std::string name = entry.path().filename().string();
+    int64_t epoch = 0;
+    absl::string_view number = name;
+    const bool fits = absl::ConsumePrefix(&number, prefix) &&
+                      absl::ConsumeSuffix(&number, ".rec") && absl::SimpleAtoi(number, &epoch);
+    if (fits) later[epoch] = entry.path().string();
+  }
+  for (const auto& [epoch, path] : later) {
+    ASSIGN_OR_RETURN(const std::vector<Record> more, ReadRecords(path));
+    records.insert(records.end(), more.begin(), more.end());
+  }
+  return records;
 }
 
 }  // namespace lockstep

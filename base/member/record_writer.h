@@ -34,5 +34,12 @@ absl::StatusOr<std::vector<Record>> ReadRecords(const std::string& path);
 
 // "worker-2.rec" in `record_dir`.
 std::string RecordPath(const std::string& record_dir, const std::string& role, int index);
+// Of a process whose first group has this epoch: a replacement writes beside its predecessor, which
+// may not be dead: "worker-2-epoch-3.rec".
+std::string RecordPath(const std::string& record_dir, const std::string& role, int index,
+                       int64_t first_epoch);
+// Of all processes that were this member, one after the other; each begins with Started.
+absl::StatusOr<std::vector<Record>> ReadMember(const std::string& record_dir,
+                                               const std::string& role, int index);
 
 }  // namespace lockstep

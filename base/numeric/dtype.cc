@@ -32,6 +32,8 @@ const char* NameOf(ReduceOp op) {
       return "max";
     case ReduceOp::kProd:
       return "prod";
+    case ReduceOp::kAvg:
+      return "avg";
   }
   return "unknown reduction";
 }

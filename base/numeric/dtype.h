@@ -6,7 +6,8 @@
 namespace lockstep {
 
 enum class Dtype : uint8_t { kF32 = 0, kI64 = 1, kF64 = 2, kF16 = 3, kBf16 = 4, kI32 = 5, kU8 = 6 };
-enum class ReduceOp : uint8_t { kSum = 0, kMin = 1, kMax = 2, kProd = 3 };
+// AVG is the sum divided once by the number of contributors, after the last addition; floats only.
+enum class ReduceOp : uint8_t { kSum = 0, kMin = 1, kMax = 2, kProd = 3, kAvg = 4 };
 
 constexpr int64_t SizeOf(Dtype dtype) {
   switch (dtype) {

@@ -1,12 +1,12 @@
 #include "base/numeric/fold.h"
 
-#include <concepts>
-#include <limits>
-#include <type_traits>
+#include <algorithm>
+#include <array>
 
 #include "base/check.h"
 #include "base/numeric/dispatch.h"
 #include "base/numeric/element.h"
+#include "base/numeric/step.h"
 
 namespace lockstep {
 namespace {
@@ -18,153 +18,105 @@ using numeric::Read;
 using numeric::Store;
 using numeric::Write;
 
-// Integers are added and multiplied unsigned, because signed overflow is undefined and unsigned
-// wraps.
-template <typename T>
-struct WrapsIn {
-  using Type = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
-};
-template <std::floating_point T>
-struct WrapsIn<T> {
-  using Type = T;
-};
-template <typename T>
-using Wide = typename WrapsIn<T>::Type;
-
-struct Sum {
-  template <typename T>
-  LOCKSTEP_INLINE static T Of(T a, T b) {
-    return static_cast<T>(static_cast<Wide<T>>(a) + static_cast<Wide<T>>(b));
-  }
-};
-
-struct Prod {
-  template <typename T>
-  LOCKSTEP_INLINE static T Of(T a, T b) {
-    return static_cast<T>(static_cast<Wide<T>>(a) * static_cast<Wide<T>>(b));
-  }
-};
-
-template <typename Element, typename Op>
-struct Arithmetic {
+template <typename Step>
+struct FoldLoop {
+  using T = typename Step::Stored;
   LOCKSTEP_INLINE static void Run(const std::byte* source, std::byte* target, int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
-      Write<Element>(target, i, Op::Of(Read<Element>(target, i), Read<Element>(source, i)));
+      Store(target, i, Step::Of(Load<T>(target, i), Load<T>(source, i)));
     }
   }
 };
 
-struct Smaller {
-  template <typename T>
-  LOCKSTEP_INLINE static T Of(T a, T b) {
-    return b < a ? b : a;
-  }
-};
+// A strip of every source is folded before the next one begins: intermediate values stay in
+// registers or the nearest cache, and memory sees each byte once.
+template <typename Step>
+struct FoldAllLoop {
+  using T = typename Step::Stored;
+  static constexpr int64_t kStrip = 512 / sizeof(T);
 
-struct Larger {
-  template <typename T>
-  LOCKSTEP_INLINE static T Of(T a, T b) {
-    return a < b ? b : a;
+  LOCKSTEP_INLINE static void Run(const FoldOperands* operands, int64_t count) {
+    std::array<T, kStrip> values;
+    int64_t first = 0;
+    for (; first + kStrip <= count; first += kStrip) {
+      const auto strip = std::integral_constant<int64_t, kStrip>();  // the loops need no rest
+      RunStrip(*operands, first, strip, values.data());
+    }
+    if (first < count) RunStrip(*operands, first, count - first, values.data());
+  }
+
+  template <typename Count>
+  LOCKSTEP_INLINE static void RunStrip(const FoldOperands& operands, int64_t first, Count count,
+                                       T* values) {
+    const std::byte* const start = operands.sources[0];
+    for (int64_t i = 0; i < count; ++i) values[i] = Load<T>(start, first + i);
+    for (size_t s = 1; s < operands.sources.size(); ++s) {
+      const std::byte* const source = operands.sources[s];
+      for (int64_t i = 0; i < count; ++i) {
+        values[i] = Step::Of(values[i], Load<T>(source, first + i));
+      }
+      asm volatile("");  // or g++ jams several sources into one loop, and then does not vectorise
+    }
+    for (std::byte* const target : operands.targets) {
+      for (int64_t i = 0; i < count; ++i) Store(target, first + i, values[i]);
+    }
   }
 };
 
 template <typename Element>
-concept IsFloat = requires {
-  typename Element::Bits;
-};
-
-template <typename Element, typename Op>
-struct Extreme {
-  LOCKSTEP_INLINE static void Run(const std::byte* source, std::byte* target, int64_t count) {
-    using T = typename Element::Stored;
+struct Quotient {
+  using Value = typename Element::Value;
+  LOCKSTEP_INLINE static void Run(std::byte* values, Value divisor, int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
-      Store(target, i, Op::Of(Load<T>(target, i), Load<T>(source, i)));
+      Write<Element>(values, i, Read<Element>(values, i) / divisor);
     }
   }
-};
-
-// Floats are compared as integers, which tells -0 from +0. Bits of one sign are in order already,
-// negative ones the wrong way round: the key reverses those and is its own inverse.
-template <IsFloat Element, typename Op>
-struct Extreme<Element, Op> {
-  using Bits = typename Element::Bits;
-  static constexpr Bits kMagnitude = std::numeric_limits<Bits>::max();
-
-  LOCKSTEP_INLINE static Bits Key(Bits bits) {
-    return static_cast<Bits>(bits < 0 ? bits ^ kMagnitude : bits);
-  }
-
-  LOCKSTEP_INLINE static void Run(const std::byte* source, std::byte* target, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) {
-      const Bits a = Load<Bits>(target, i);
-      const Bits b = Load<Bits>(source, i);
-      const Bits magnitude = Larger::Of<Bits>(a & kMagnitude, b & kMagnitude);
-      const Bits extreme = Key(Op::Of(Key(a), Key(b)));
-      Store(target, i, magnitude > Element::kInfinity ? Element::kNan : extreme);
-    }
-  }
-};
-
-struct DivideF32 {
-  LOCKSTEP_INLINE static void Run(std::byte* values, float divisor, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) {
-      Write<Native<float>>(values, i, Read<Native<float>>(values, i) / divisor);
-    }
-  }
-};
-
-struct Operands {
-  const std::byte* source;
-  std::byte* target;
-  int64_t count;
-  Isa isa;
 };
 
 template <typename Element>
-void FoldElements(ReduceOp op, const Operands& of) {
-  switch (op) {
-    case ReduceOp::kSum:
-      return Dispatch<Arithmetic<Element, Sum>>(of.isa, of.source, of.target, of.count);
-    case ReduceOp::kMin:
-      return Dispatch<Extreme<Element, Smaller>>(of.isa, of.source, of.target, of.count);
-    case ReduceOp::kMax:
-      return Dispatch<Extreme<Element, Larger>>(of.isa, of.source, of.target, of.count);
-    case ReduceOp::kProd:
-      return Dispatch<Arithmetic<Element, Prod>>(of.isa, of.source, of.target, of.count);
-  }
-  CHECK(false) << NameOf(op) << " " << static_cast<int>(op);
+void DivideElements(void* values, int64_t divisor, int64_t count, Isa isa) {
+  using Value = typename Element::Value;
+  Dispatch<Quotient<Element>>(isa, static_cast<std::byte*>(values), static_cast<Value>(divisor),
+                              count);
 }
 
 }  // namespace
 
 void Fold(Dtype dtype, ReduceOp op, const void* source, void* target, int64_t count, Isa isa) {
   CHECK_GE(count, 0);
-  const Operands of = {.source = static_cast<const std::byte*>(source),
-                       .target = static_cast<std::byte*>(target),
-                       .count = count,
-                       .isa = isa};
-  switch (dtype) {
-    case Dtype::kF32:
-      return FoldElements<Native<float>>(op, of);
-    case Dtype::kF64:
-      return FoldElements<Native<double>>(op, of);
-    case Dtype::kF16:
-      return FoldElements<numeric::F16>(op, of);
-    case Dtype::kBf16:
-      return FoldElements<numeric::Bf16>(op, of);
-    case Dtype::kI32:
-      return FoldElements<Native<int32_t>>(op, of);
-    case Dtype::kI64:
-      return FoldElements<Native<int64_t>>(op, of);
-    case Dtype::kU8:
-      return FoldElements<Native<uint8_t>>(op, of);
-  }
-  CHECK(false) << NameOf(dtype) << " " << static_cast<int>(dtype);
+  numeric::WithStep(dtype, op, [&](auto step) {
+    Dispatch<FoldLoop<decltype(step)>>(isa, static_cast<const std::byte*>(source),
+                                       static_cast<std::byte*>(target), count);
+  });
+}
+
+void FoldAll(Dtype dtype, ReduceOp op, const FoldOperands& operands, int64_t count, Isa isa) {
+  CHECK_GE(count, 0);
+  CHECK(!operands.sources.empty());
+  numeric::WithStep(
+      dtype, op, [&](auto step) { Dispatch<FoldAllLoop<decltype(step)>>(isa, &operands, count); });
 }
 
 void Divide(float* values, float divisor, int64_t count, Isa isa) {
   CHECK_GE(count, 0);
-  Dispatch<DivideF32>(isa, reinterpret_cast<std::byte*>(values), divisor, count);
+  Dispatch<Quotient<Native<float>>>(isa, reinterpret_cast<std::byte*>(values), divisor, count);
+}
+
+void Average(Dtype dtype, void* values, int64_t divisor, int64_t count, Isa isa) {
+  CHECK_GE(count, 0);
+  CHECK_GE(divisor, 1);
+  switch (dtype) {
+    case Dtype::kF32:
+      return DivideElements<Native<float>>(values, divisor, count, isa);
+    case Dtype::kF64:
+      return DivideElements<Native<double>>(values, divisor, count, isa);
+    case Dtype::kF16:
+      return DivideElements<numeric::F16>(values, divisor, count, isa);
+    case Dtype::kBf16:
+      return DivideElements<numeric::Bf16>(values, divisor, count, isa);
+    default:
+      CHECK(false) << "the average of " << NameOf(dtype);
+  }
 }
 
 }  // namespace lockstep

@@ -279,8 +279,8 @@ TEST(FoldDeathTest, WhatCannotBeFoldedDies) {
   float value = 0.0F;
   EXPECT_DEATH(Fold(Dtype::kF32, ReduceOp::kSum, &value, &value, -1), "count >= 0");
   EXPECT_DEATH(Fold(static_cast<Dtype>(7), ReduceOp::kSum, &value, &value, 1), "unknown dtype 7");
-  EXPECT_DEATH(Fold(Dtype::kU8, static_cast<ReduceOp>(4), &value, &value, 1),
-               "unknown reduction 4");
+  EXPECT_DEATH(Fold(Dtype::kU8, static_cast<ReduceOp>(5), &value, &value, 1),
+               "unknown reduction 5");
 }
 
 TEST(CanonicalNanTest, IsAsPromised) {
