@@ -1,6 +1,7 @@
 #include "allreduce/schedule/machine.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -27,6 +28,12 @@ std::string RankNames(const std::vector<uint64_t>& ranks) {
   return absl::StrCat("{", absl::StrJoin(members, ", "), "}");
 }
 
+int32_t CountRanks(const std::vector<uint64_t>& ranks) {
+  int32_t count = 0;
+  for (const uint64_t word : ranks) count += std::popcount(word);
+  return count;
+}
+
 std::string LaneName(int32_t rank, int32_t lane, size_t move) {
   return absl::StrCat("rank ", rank, " lane ", lane, " move ", move);
 }
@@ -37,7 +44,7 @@ VerifyMachine::VerifyMachine(const Schedule& schedule, const Goal& goal, VerifyR
     : schedule_(schedule),
       goal_(goal),
       report_(report),
-      races_(CountLanes(schedule), AnyRankHasSeveralLanes(schedule)) {
+      races_(CountLanes(schedule), goal.meets || AnyRankHasSeveralLanes(schedule)) {
   const auto words = (static_cast<size_t>(schedule.world_size) + 63) / 64;
   cells_.resize(schedule.ranks.size());
   for (int32_t rank = 0; rank < schedule.world_size; ++rank) {
@@ -69,12 +76,7 @@ VerifyMachine::VerifyMachine(const Schedule& schedule, const Goal& goal, VerifyR
 }
 
 void VerifyMachine::Run() {
-  bool moved = true;
-  while (moved) {
-    moved = false;
-    for (size_t id = 0; id < lanes_.size(); ++id) {
-      while (Step(static_cast<int32_t>(id))) moved = true;
-    }
+  while (RunRound()) {
   }
   const auto stuck =
       std::find_if(lanes_.begin(), lanes_.end(), [](const auto& lane) { return !lane.finished(); });
@@ -84,6 +86,40 @@ void VerifyMachine::Run() {
   }
   ReportUnread();
   ReportWrongFinal();
+  if (goal_.meets) ReportEarlyEnd();
+}
+
+bool VerifyMachine::RunRound() {
+  ++round_;
+  bool any = false;
+  bool moved = true;
+  while (moved) {  // a move frees a slot or ends a wait, so others may start in the same round
+    moved = false;
+    for (size_t id = 0; id < lanes_.size(); ++id) {
+      while (Step(static_cast<int32_t>(id))) moved = true;
+    }
+    any = any || moved;
+  }
+  return any;
+}
+
+int32_t VerifyMachine::InputsAt(int32_t rank, int32_t chunk) const {
+  return CountRanks(cells_[static_cast<size_t>(rank)][static_cast<size_t>(chunk)].value.ranks);
+}
+
+std::vector<std::vector<int32_t>> VerifyMachine::InputsUnderWay() const {
+  std::vector<std::vector<int32_t>> inputs(
+      cells_.size(), std::vector<int32_t>(static_cast<size_t>(schedule_.chunks)));
+  for (const auto& [key, connection] : connections_) {
+    for (const Message& message : connection.queue) {
+      for (const Value& value : message.values) {
+        if (value.empty()) continue;
+        int32_t& most = inputs[static_cast<size_t>(key[0])][static_cast<size_t>(value.chunk)];
+        most = std::max(most, CountRanks(value.ranks));
+      }
+    }
+  }
+  return inputs;
 }
 
 VerifyMachine::Key VerifyMachine::SendKey(const LaneState& state, const Move& move) const {
@@ -118,7 +154,10 @@ bool VerifyMachine::CanStart(const LaneState& state) const {
     const int32_t on = first_lane_[static_cast<size_t>(state.rank)] + move.wait_lane;
     if (lanes_[static_cast<size_t>(on)].next <= static_cast<size_t>(move.wait_move)) return false;
   }
-  if (move.recv_from != kNone && connections_.at(RecvKey(state, move)).queue.empty()) return false;
+  if (move.recv_from != kNone) {
+    const std::deque<Message>& queue = connections_.at(RecvKey(state, move)).queue;
+    if (queue.empty() || queue.front().round == round_) return false;
+  }
   if (move.send_to == kNone) return true;
   const size_t used = connections_.at(SendKey(state, move)).queue.size();
   return used < static_cast<size_t>(schedule_.slots);
@@ -151,8 +190,8 @@ bool VerifyMachine::Step(int32_t lane_id) {
   WriteOut(lane_id, move, values);
   if (move.send_to != kNone) {
     connections_.at(SendKey(state, move))
-        .queue.push_back(
-            {std::move(values), races_.Snapshot(lane_id), static_cast<int32_t>(state.next)});
+        .queue.push_back({std::move(values), races_.Snapshot(lane_id),
+                          static_cast<int32_t>(state.next), round_});
   }
   const auto awaited = awaited_.find({lane_id, static_cast<int32_t>(state.next)});
   if (awaited != awaited_.end()) awaited->second = races_.Snapshot(lane_id);
@@ -262,8 +301,10 @@ void VerifyMachine::ReportDeadlock(int32_t lane_id) {
                         at == kNone ? ", and no lane will provide it" : ", which has finished");
   } else {
     steps.erase(steps.begin(), steps.begin() + (first - path.begin()));
+    const LaneState& first_state = lanes_[static_cast<size_t>(*first)];
     what = absl::StrCat("cycle with ", schedule_.slots, " slots: ", absl::StrJoin(steps, " -> "),
-                        " -> back to the first");
+                        " -> back to ",
+                        LaneName(first_state.rank, first_state.lane, first_state.next));
   }
   const int32_t named = first == path.end() ? lane_id : *first;
   Report(Fault::kDeadlock, lanes_[static_cast<size_t>(named)], what);
@@ -298,6 +339,24 @@ void VerifyMachine::ReportWrongFinal() {
           {Fault::kWrongFinalValue, rank, cell.lane, cell.move,
            absl::StrCat("chunk ", chunk, " ends with ranks ", RankNames(cell.value.ranks),
                         " of chunk ", cell.value.chunk, ", expected ranks ", RankNames(wanted))});
+    }
+  }
+}
+
+void VerifyMachine::ReportEarlyEnd() {
+  const auto n = static_cast<size_t>(schedule_.world_size);
+  std::vector<std::vector<uint8_t>> heard(n, std::vector<uint8_t>(n, 0));  // [rank][of rank]
+  for (size_t id = 0; id < lanes_.size(); ++id) {
+    for (size_t other = 0; other < lanes_.size(); ++other) {
+      if (!races_.Heard(static_cast<int32_t>(id), static_cast<int32_t>(other))) continue;
+      heard[static_cast<size_t>(lanes_[id].rank)][static_cast<size_t>(lanes_[other].rank)] = 1;
+    }
+  }
+  for (size_t rank = 0; rank < n; ++rank) {
+    for (size_t other = 0; other < n; ++other) {
+      if (rank == other || heard[rank][other] != 0) continue;
+      report_->Add({Fault::kEarlyEnd, static_cast<int32_t>(rank), kNone, kNone,
+                    absl::StrCat("may be through before rank ", other, " has come")});
     }
   }
 }

@@ -1,7 +1,7 @@
 // machine.h: the abstract machine behind verify.h: finite slots, values known by their
-// contributions. Runs the lanes in turn until none can go on, then looks at what is left. Findings
-// go to the report. REQUIRES: indices of the schedule in range and one owner per connection end
-// (Verify checks it first). Pure: no I/O, no threads, no clock.
+// contributions. Runs the lanes in rounds until none can go on, then looks at what is left.
+// Findings go to the report. REQUIRES: indices of the schedule in range and one owner per
+// connection end (Verify checks it first). Pure: no I/O, no threads, no clock.
 #pragma once
 
 #include <array>
@@ -21,7 +21,16 @@ namespace lockstep {
 class VerifyMachine {
  public:
   VerifyMachine(const Schedule& schedule, const Goal& goal, VerifyReport* report);
+  // REQUIRES: called once; rounds may have been run before.
   void Run();
+
+  // Every move that needs no message of this same round: one hop for each message. False: none
+  // could start.
+  bool RunRound();
+  // How many ranks' contributions are in what a place holds; 0: nothing. For pictures.
+  int32_t InputsAt(int32_t rank, int32_t chunk) const;
+  // [sender][data chunk]: likewise, the most in a message that has not been received; 0: none.
+  std::vector<std::vector<int32_t>> InputsUnderWay() const;
 
  private:
   // A sum of contributions to one chunk; no ranks: empty.
@@ -34,6 +43,7 @@ class VerifyMachine {
     std::vector<Value> values;
     LaneClock clock;
     int32_t move = kNone;  // of the sender
+    int32_t round = 0;     // in which it was sent
   };
   struct Connection {
     std::deque<Message> queue;
@@ -73,6 +83,7 @@ class VerifyMachine {
   void ReportDeadlock(int32_t lane_id);
   void ReportUnread();
   void ReportWrongFinal();
+  void ReportEarlyEnd();
   std::vector<uint64_t> Wanted(int32_t chunk) const;
   Cell& At(int32_t rank, int32_t chunk) {
     return cells_[static_cast<size_t>(rank)][static_cast<size_t>(chunk)];
@@ -88,6 +99,7 @@ class VerifyMachine {
   std::map<std::pair<int32_t, int32_t>, LaneClock>
       awaited_;  // (lane id, move) that a lane waits for
   RaceDetector races_;
+  int32_t round_ = 0;  // the one that runs, from 1
 };
 
 }  // namespace lockstep

@@ -1,9 +1,8 @@
 #include "allreduce/schedule/naive.h"
 
-#include <algorithm>
-
-#include "absl/strings/str_cat.h"
 #include "allreduce/schedule/assemble.h"
+#include "allreduce/schedule/fit.h"
+#include "allreduce/schedule/rank_order.h"
 #include "base/check.h"
 
 namespace lockstep {
@@ -17,28 +16,17 @@ std::vector<Move> SendMoves(const NaiveSpec& spec, int32_t rank, int32_t chunk) 
   return moves;
 }
 
-// Sums in rank order: the ranks before mine in scratch, then mine joins them, then the ranks after
-// it. What the first sum with mine overwrites, `send_lane` must have sent to everybody.
+// What the first sum with mine overwrites, `send_lane` must have sent to everybody.
 std::vector<Move> SumMoves(const NaiveSpec& spec, int32_t rank, int32_t chunk, int8_t send_lane) {
-  const int32_t n = spec.world_size;
-  const int32_t scratch = spec.channels + chunk;
-  const int32_t joins = rank == 0 ? 1 : rank - 1;  // the peer whose input is added to mine
-  std::vector<Move> moves;
-  for (int32_t peer = 0; peer < n; ++peer) {
-    if (peer == rank) continue;
-    const int32_t place = peer < joins ? scratch : chunk;
-    Move move{.recv_from = peer, .in = place, .out = place};
-    if (peer == 0 && peer < joins) move.in = kNone;  // the first one has nothing to be added to
-    if (peer == joins) {
-      move.wait_lane = send_lane;
-      move.wait_move = n - 2;  // its last
-      if (rank > 1) {          // (message + scratch) + mine
-        move.in = scratch;
-        move.fold = true;
-      }
-    }
-    moves.push_back(move);
-  }
+  const RankOrderSum sum{.contributors = spec.world_size,
+                         .rank = rank,
+                         .first = chunk,
+                         .scratch = spec.channels + chunk};
+  std::vector<Move> moves = SumInRankOrder(sum);
+  if (moves.empty()) return moves;
+  Move& join = moves[static_cast<size_t>(JoinMove(sum))];
+  join.wait_lane = send_lane;
+  join.wait_move = spec.world_size - 2;  // its last
   return moves;
 }
 
@@ -58,11 +46,7 @@ std::vector<Lane> NaiveLanes(const NaiveSpec& spec, int32_t rank) {
 }
 
 absl::StatusOr<Shape> NaiveShape(const NaiveSpec& spec) {
-  if (spec.world_size < 1 || spec.channels < 1 || spec.channels > kChannelsMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("naive: world_size ", spec.world_size, " and channels ", spec.channels,
-                     " must both be at least 1, channels at most ", kChannelsMax));
-  }
+  RETURN_IF_ERROR(CheckWorld("naive", spec.world_size, spec.channels));
   return Shape{.world_size = spec.world_size,
                .contributors = spec.world_size,
                .chunks = spec.channels,

@@ -1,65 +1,67 @@
 #include "allreduce/schedule/ps_exchange.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "absl/strings/str_cat.h"
 #include "allreduce/schedule/assemble.h"
+#include "allreduce/schedule/fit.h"
+#include "allreduce/schedule/owner_exchange.h"
 #include "base/check.h"
 
 namespace lockstep {
 namespace {
 
-std::vector<Lane> WorkerLanes(const PsExchangeSpec& spec, int32_t worker) {
-  std::vector<Lane> push;
-  std::vector<Lane> pull;
-  for (int32_t i = 0; i < spec.servers; ++i) {
-    const int32_t server = (worker + i) % spec.servers;
-    const int32_t rank = spec.workers + server;
-    for (int32_t channel = 0; channel < spec.channels; ++channel) {
-      const int32_t chunk = channel * spec.servers + server;
-      push.push_back({channel, {{.send_to = rank, .in = chunk}}});
-      // Overwrites what was pushed: the answer itself is the proof that the push is through.
-      pull.push_back({channel, {{.recv_from = rank, .out = chunk}}});
-    }
-  }
-  push.insert(push.end(), pull.begin(), pull.end());
-  return push;
+// Shares that load all links alike, as small whole numbers.
+void Split(Ownership* ownership) {
+  const int32_t n = ownership->contributors;
+  // One worker and one server: all is the server's, as for every n = s.
+  const int32_t of_server = ownership->servers == 0 ? 0 : std::max(1, 2 * (n - 1));
+  const int32_t of_worker = n - ownership->servers;
+  const int32_t divisor = std::gcd(of_server, of_worker);
+  ownership->server_chunks = of_server / divisor;
+  ownership->contributor_chunks = of_worker / divisor;
+  if (of_worker > 0) ownership->owning_contributors = n;
 }
 
-std::vector<Lane> ServerLanes(const PsExchangeSpec& spec, int32_t server) {
-  std::vector<Lane> sum;
-  std::vector<Lane> answer;
-  for (int32_t channel = 0; channel < spec.channels; ++channel) {
-    const int32_t chunk = channel * spec.servers + server;
-    Lane& in = sum.emplace_back(Lane{channel, {}});
-    Lane& out = answer.emplace_back(Lane{channel, {}});
-    for (int32_t i = 0; i < spec.workers; ++i) {
-      in.moves.push_back({.recv_from = i, .in = i == 0 ? kNone : chunk, .out = chunk});
-      out.moves.push_back({.send_to = (server + i) % spec.workers, .in = chunk});
-    }
-    out.moves.front().wait_lane = static_cast<int8_t>(channel);
-    out.moves.front().wait_move = spec.workers - 1;  // the last addition
+Ownership OwnershipOf(const PsExchangeSpec& spec) {
+  Ownership ownership{.contributors = spec.workers, .channels = spec.channels};
+  if (spec.placement == Placement::kColocated) {
+    ownership.owning_contributors = spec.servers;
+  } else {
+    ownership.servers = spec.servers;
+    if (spec.placement == Placement::kSplit) Split(&ownership);
   }
-  sum.insert(sum.end(), answer.begin(), answer.end());
-  return sum;
+  return ownership;
 }
 
 }  // namespace
 
 std::vector<Lane> PsExchangeLanes(const PsExchangeSpec& spec, int32_t rank) {
-  const int32_t n = spec.workers + spec.servers;
+  const Ownership ownership = OwnershipOf(spec);
+  const int32_t n = ownership.contributors + ownership.servers;
   CHECK(rank >= 0 && rank < n) << "rank " << rank << " of " << n;
-  return rank < spec.workers ? WorkerLanes(spec, rank) : ServerLanes(spec, rank - spec.workers);
+  return LanesOf(ownership, rank);
 }
 
 absl::StatusOr<Shape> PsExchangeShape(const PsExchangeSpec& spec) {
-  if (spec.workers < 1 || spec.servers < 1 || spec.channels < 1 || spec.channels > kChannelsMax) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "ps_exchange: workers ", spec.workers, ", servers ", spec.servers, " and channels ",
-        spec.channels, " must all be at least 1, channels at most ", kChannelsMax));
+  const int32_t servers_min = spec.placement == Placement::kSplit ? 0 : 1;
+  if (spec.workers < 1 || spec.servers < servers_min || spec.channels < 1 ||
+      spec.channels > kChannelsMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ps_exchange: workers ", spec.workers, ", servers ", spec.servers,
+                     " and channels ", spec.channels, " must be at least 1, ", servers_min,
+                     " and 1, channels at most ", kChannelsMax));
   }
-  return Shape{.world_size = spec.workers + spec.servers,
-               .contributors = spec.workers,
-               .chunks = spec.servers * spec.channels,
-               .slots = 2};  // works with one; two let a tile arrive while the last one is summed
+  if (spec.placement != Placement::kSpare && spec.servers > spec.workers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ps_exchange: servers ", spec.servers, " exceed workers ", spec.workers,
+                     ", which is for spare ones alone; the placement is ", NameOf(spec.placement)));
+  }
+  const Ownership ownership = OwnershipOf(spec);
+  RETURN_IF_ERROR(CheckFits("ps_exchange", 2 * ownership.chunks_per_channel() * spec.channels,
+                            std::max(ownership.contributor_chunks, ownership.server_chunks)));
+  return ShapeOf(ownership);
 }
 
 absl::StatusOr<Schedule> MakePsExchange(const PsExchangeSpec& spec) {

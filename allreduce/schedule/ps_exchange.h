@@ -1,21 +1,28 @@
-// ps_exchange.h: the synchronous parameter server's exchange as a schedule: ranks [0, workers) push
-// their inputs, the `servers` ranks after them only sum and send the result back.
-// Chunks: one per server and channel; chunk k belongs to server k % servers. A worker sends S bytes
-// and receives S, a server nS/s each way (n workers, s servers). Depth: 2 messages, of which a
-// server takes and sends n per chunk. Wins with spare machines: n/s S on the busiest link against
-// the ring's 2(n-1)/n S, so from s = n^2/(2(n-1)) on. Worker w starts at server w % servers and
-// server j answers worker j % workers first, so that not all meet at one port; sums are in rank
-// order all the same, which gives the bits of the naive exchange. Lanes: a worker has a push and a
-// pull per chunk, a server a sum and an answer per chunk, so tiles overlap. Needs 1 slot per
-// connection: a tile is one message on each, and no receive waits for a slot.
-// Errors: InvalidArgument if a field is < 1 or channels > kChannelsMax. Pure: no I/O, no threads,
-// no clock. Paper: Li et al., OSDI 2014; Jiang et al. (BytePS), OSDI 2020.
+// ps_exchange.h: all-reduce by a parameter server's exchange: every worker pushes each chunk to the
+// rank that owns it, which sums and answers with the result. Ranks [0, workers) are the workers.
+// Who owns (n workers, s servers, S bytes):
+//   spare: the s ranks after the workers, one chunk each, and they have no input. A worker sends
+//   and
+//     receives S bytes in s messages per channel, a server n/s S in n. Wins with spare machines:
+//     n/s S on the busiest link against the ring's 2(n-1)/n S, so from s = n^2/(2(n-1)) on.
+//   colocated: the first s workers, one chunk each. A worker that owns sends and receives (1 +
+//     (n-2)/s) S, another S. With s = n that is the ring's 2(n-1)/n S in 2 rounds instead of
+//     2(n-1): the two-shot exchange (direct.h).
+//   split: the s <= n ranks after the workers own 2(n-1) chunks each and the workers n-s each, of
+//     n^2 + ns - 2s (all divided by their greatest common divisor), so that all links carry
+//     2n(n-1)/(n^2 + ns - 2s) S. Wins over both with 0 < s < n.
+// Sums are in rank order, which gives the bits of the naive exchange. Depth: 2 messages. Lanes,
+// order, scratch and slots: owner_exchange.h. Errors: InvalidArgument if a field is < 1 (servers <
+// 0 in split), channels > kChannelsMax, or servers > workers where workers own; ResourceExhausted
+// if the chunks of split don't fit. Pure: no I/O, no threads, no clock. Paper: Li et al., OSDI
+// 2014; Jiang et al. (BytePS), OSDI 2020.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "allreduce/schedule/algorithm.h"
 #include "allreduce/schedule/schedule.h"
 
 namespace lockstep {
@@ -24,12 +31,14 @@ struct PsExchangeSpec {
   int32_t workers = 1;
   int32_t servers = 1;
   int32_t channels = 1;
+  Placement placement = Placement::kSpare;
 };
 
 absl::StatusOr<Shape> PsExchangeShape(const PsExchangeSpec& spec);
 absl::StatusOr<Schedule> MakePsExchange(const PsExchangeSpec& spec);
 
-// One rank's lanes alone. REQUIRES: spec valid, 0 <= rank < workers + servers.
+// One rank's lanes alone. REQUIRES: spec valid, rank one of the workers or (unless colocated) of
+// the servers after them.
 std::vector<Lane> PsExchangeLanes(const PsExchangeSpec& spec, int32_t rank);
 
 }  // namespace lockstep

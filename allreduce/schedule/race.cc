@@ -32,6 +32,10 @@ bool RaceDetector::Ordered(const Access& earlier, int32_t lane_id) const {
          earlier.time;
 }
 
+bool RaceDetector::Heard(int32_t lane_id, int32_t other_lane_id) const {
+  return clocks_[static_cast<size_t>(lane_id)][static_cast<size_t>(other_lane_id)] > 0;
+}
+
 RaceDetector::Access RaceDetector::Note(int32_t lane_id, int32_t move) const {
   const auto lane = static_cast<size_t>(lane_id);
   return {lane_id, move, clocks_[lane][lane]};

@@ -2,7 +2,8 @@
 // A lane's clock counts, per lane, the moves known to be finished before its present one. Known are
 // a lane's own moves, what a message brings along and what a wait has waited for; a freed slot
 // orders nothing, since the number of slots is the interpreter's choice. Inactive (and free of
-// cost) when every rank has one lane: moves of one lane can't race. Pure: no I/O, no threads, no
+// cost) when every rank has one lane and nobody asks who has heard of whom: moves of one lane can't
+// race. Pure: no I/O, no threads, no
 // clock of the wall.
 #pragma once
 
@@ -35,6 +36,8 @@ class RaceDetector {
   // What this lane knows now: travels with its messages, and with finished moves that others wait
   // for.
   LaneClock Snapshot(int32_t lane_id) const;
+  // Has the lane heard that the other one has started its first move?
+  bool Heard(int32_t lane_id, int32_t other_lane_id) const;
   // Notes an access and returns an earlier one that it conflicts with and isn't ordered after, if
   // any (lane_id kNone: none).
   Access Read(int32_t rank, int32_t chunk, int32_t lane_id, int32_t move);

@@ -7,7 +7,7 @@
 // one down; rank 0 sends a chunk down when its sum is complete. Needs 1 slot per connection: up
 // depends on nothing but up, and down on up. Errors: InvalidArgument if a field is < 1 or channels
 // > kChannelsMax. Pure: no I/O, no threads, no clock. Paper: Sanders, Speck, Traeff, Parallel
-// Computing 35(12), 2009, which improves on this one tree with two.
+// Computing 35(12), 2009, which improves on this one tree with two (double_tree.h).
 #pragma once
 
 #include <cstdint>

@@ -109,10 +109,26 @@ class ShapeCheck {
   std::map<std::pair<int32_t, int32_t>, int32_t> scratch_users_;  // (rank, chunk) -> lane
 };
 
-std::vector<std::vector<uint8_t>> AllOf(const Schedule& schedule, uint8_t value) {
-  return std::vector<std::vector<uint8_t>>(
-      static_cast<size_t>(schedule.world_size),
-      std::vector<uint8_t>(static_cast<size_t>(schedule.chunks), value));
+using Marks = std::vector<std::vector<uint8_t>>;  // [rank][chunk]
+
+Marks AllOf(const Schedule& schedule, uint8_t value) {
+  return Marks(static_cast<size_t>(schedule.world_size),
+               std::vector<uint8_t>(static_cast<size_t>(schedule.chunks), value));
+}
+
+Marks OneRanks(const Schedule& schedule, int32_t rank) {
+  Marks marks = AllOf(schedule, 0);
+  for (uint8_t& chunk : marks[static_cast<size_t>(rank)]) chunk = 1;
+  return marks;
+}
+
+Marks PartOfEach(const Schedule& schedule) {
+  Marks marks = AllOf(schedule, 0);
+  const size_t n = marks.size();
+  for (size_t rank = 0; rank < n; ++rank) {
+    for (size_t chunk = rank; chunk < marks[rank].size(); chunk += n) marks[rank][chunk] = 1;
+  }
+  return marks;
 }
 
 }  // namespace
@@ -137,12 +153,14 @@ const char* NameOf(Fault fault) {
       return "wrong final value";
     case Fault::kRace:
       return "race";
+    case Fault::kEarlyEnd:
+      return "early end";
   }
   return "unknown";
 }
 
 Goal AllReduceGoal(const Schedule& schedule) {
-  std::vector<std::vector<uint8_t>> contributes = AllOf(schedule, 0);
+  Marks contributes = AllOf(schedule, 0);
   for (int32_t rank = 0; rank < schedule.contributors; ++rank) {
     for (uint8_t& chunk : contributes[static_cast<size_t>(rank)]) chunk = 1;
   }
@@ -151,9 +169,36 @@ Goal AllReduceGoal(const Schedule& schedule) {
 
 Goal BroadcastGoal(const Schedule& schedule, int32_t root) {
   CHECK(root >= 0 && root < schedule.world_size) << "root " << root;
-  Goal goal{AllOf(schedule, 0), AllOf(schedule, 1)};
-  for (uint8_t& holds : goal.holds[static_cast<size_t>(root)]) holds = 1;
-  return goal;
+  return {OneRanks(schedule, root), AllOf(schedule, 1)};
+}
+
+absl::StatusOr<Goal> GoalOf(Collective collective, const Schedule& schedule, int32_t root) {
+  const int32_t n = schedule.world_size;
+  if (root < 0 || root >= n) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(NameOf(collective), ": root ", root, " is no rank of 0..", n - 1));
+  }
+  const bool parts =
+      collective == Collective::kReduceScatter || collective == Collective::kAllGather;
+  if (parts && schedule.chunks % n != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(NameOf(collective), ": ", schedule.chunks,
+                                                   " chunks are no multiple of ", n, " ranks"));
+  }
+  switch (collective) {
+    case Collective::kAllReduce:
+      return AllReduceGoal(schedule);
+    case Collective::kReduce:
+      return Goal{AllOf(schedule, 1), OneRanks(schedule, root)};
+    case Collective::kBroadcast:
+      return BroadcastGoal(schedule, root);
+    case Collective::kReduceScatter:
+      return Goal{AllOf(schedule, 1), PartOfEach(schedule)};
+    case Collective::kAllGather:
+      return Goal{PartOfEach(schedule), AllOf(schedule, 1)};
+    case Collective::kBarrier:
+      return Goal{AllOf(schedule, 1), AllOf(schedule, 0), /*meets=*/true};
+  }
+  return absl::InvalidArgumentError(absl::StrCat("no goal of ", NameOf(collective)));
 }
 
 void VerifyReport::Add(Finding finding) {

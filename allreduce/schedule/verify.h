@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "allreduce/schedule/algorithm.h"
 #include "allreduce/schedule/schedule.h"
 
 namespace lockstep {
@@ -21,9 +23,16 @@ namespace lockstep {
 struct Goal {
   std::vector<std::vector<uint8_t>> holds;  // [rank][chunk]: has a contribution at the start
   std::vector<std::vector<uint8_t>> wants;  // [rank][chunk]: must have the final value at the end
+  bool meets = false;  // no rank may be through before every rank has made its first move
 };
 Goal AllReduceGoal(const Schedule& schedule);                // contributors hold and want all
 Goal BroadcastGoal(const Schedule& schedule, int32_t root);  // root holds all, all want all
+
+// Reduce: all hold all, root wants all. Reduce-scatter: all hold all, rank r wants part r, which is
+// chunk r of each n. All-gather: rank r holds part r, all want all. Barrier: the ranks meet.
+// Errors: InvalidArgument if root is no rank, or the chunks are no multiple of n where there are
+// parts.
+absl::StatusOr<Goal> GoalOf(Collective collective, const Schedule& schedule, int32_t root = 0);
 
 enum class Fault : uint8_t {
   kMalformed,        // an index out of range, two lanes at one end of a connection or one scratch
@@ -35,6 +44,7 @@ enum class Fault : uint8_t {
   kUnreadMessage,    // a message that nobody received
   kWrongFinalValue,  // a wanted chunk that isn't the sum it should be
   kRace,             // two lanes of a rank at one chunk, at least one writing, in no order
+  kEarlyEnd,         // where ranks should meet: one may be through before another has come
 };
 const char* NameOf(Fault fault);  // "double count", "deadlock", ...
 

@@ -91,7 +91,7 @@ TEST(VerifyTest, DeadlockPrintsTheCycle) {
   ExpectFinding(
       AllReduceReport(TwoRanks(1, moves)), Fault::kDeadlock, 0, 0, 0,
       "rank 0 lane 0 move 0 waits for a message from rank 1 -> rank 1 lane 0 move 0 waits "
-      "for a message from rank 0 -> back to the first");
+      "for a message from rank 0 -> back to rank 0 lane 0 move 0");
 }
 
 TEST(VerifyTest, DeadlockWithoutACycleSaysThatNobodySends) {
@@ -208,6 +208,67 @@ TEST(VerifyTest, AMessageOrdersLanesOfOneRank) {
           {{{.send_to = 0, .in = 0}, {.recv_from = 0}, {.recv_from = 0, .out = 0}},
            {{.send_to = 0, .in = 0, .wait_lane = 0, .wait_move = 2}}}});
   EXPECT_THAT(AllReduceReport(schedule).ToStatus(), IsOk());
+}
+
+TEST(VerifyTest, ADeadlockOverLanesSlotsAndMessagesNamesEachOfThem) {
+  // Rank 0's lane 1 may send when lane 0 has received; rank 1 answers lane 0 after hearing lane 1.
+  const Schedule schedule = TwoRanks(
+      1,
+      {{{{.recv_from = 1, .in = 0, .out = 0}},
+        {{.send_to = 1, .in = 0, .wait_lane = 0, .wait_move = 0}}},
+       {{{.send_to = 0, .in = 0, .wait_lane = 1, .wait_move = 0}}, {{.recv_from = 0, .out = 0}}}});
+  ExpectFinding(AllReduceReport(schedule), Fault::kDeadlock, 0, 0, 0,
+                "cycle with 2 slots: rank 0 lane 0 move 0 waits for a message from rank 1 -> "
+                "rank 1 lane 0 move 0 waits for lane 1 to finish move 0 -> "
+                "rank 1 lane 1 move 0 waits for a message from rank 0 -> "
+                "rank 0 lane 1 move 0 waits for lane 0 to finish move 0 -> "
+                "back to rank 0 lane 0 move 0");
+}
+
+// Three ranks; each tells the next one, or all tell rank 0 and it tells them.
+TEST(VerifyTest, ABarrierMustHearOfEverybody) {
+  std::vector<std::vector<std::vector<Move>>> moves(3);
+  moves[0] = {{{.recv_from = 1, .out = 0},
+               {.recv_from = 2, .out = 0},
+               {.send_to = 1, .in = 0},
+               {.send_to = 2, .in = 0}}};
+  for (const size_t rank : {1, 2}) {
+    moves[rank] = {{{.send_to = 0, .in = 0}, {.recv_from = 0, .out = 0}}};
+  }
+  const auto report = [](const Schedule& schedule) {
+    return Verify(schedule, *GoalOf(Collective::kBarrier, schedule));
+  };
+  EXPECT_THAT(report(TwoRanks(1, moves)).ToStatus(), IsOk());
+  std::swap(moves[0][0][1], moves[0][0][2]);  // tells rank 1 before it has heard of rank 2
+  const VerifyReport early = report(TwoRanks(1, moves));
+  ExpectFinding(early, Fault::kEarlyEnd, 1, kNone, kNone, "may be through before rank 2 has come");
+  EXPECT_EQ(early.findings.size(), 1U);
+  EXPECT_EQ(report(TwoRanks(1, {{{}}, {{}}})).findings.size(), 2U);  // nobody tells anything
+}
+
+TEST(GoalTest, SaysWhoHoldsAndWhoWants) {
+  using Marks = std::vector<std::vector<uint8_t>>;
+  const Schedule schedule = TwoRanks(2, Exchange());
+  const Marks all = {{1, 1}, {1, 1}};
+  const Marks parts = {{1, 0}, {0, 1}};
+  const auto goal = [&](Collective collective, int32_t root = 0) {
+    return *GoalOf(collective, schedule, root);
+  };
+  EXPECT_EQ(goal(Collective::kAllReduce).holds, all);
+  EXPECT_EQ(goal(Collective::kAllReduce).wants, all);
+  EXPECT_EQ(goal(Collective::kReduce, 1).holds, all);
+  EXPECT_EQ(goal(Collective::kReduce, 1).wants, (Marks{{0, 0}, {1, 1}}));
+  EXPECT_EQ(goal(Collective::kBroadcast, 1).holds, (Marks{{0, 0}, {1, 1}}));
+  EXPECT_EQ(goal(Collective::kBroadcast, 1).wants, all);
+  EXPECT_EQ(goal(Collective::kReduceScatter).holds, all);
+  EXPECT_EQ(goal(Collective::kReduceScatter).wants, parts);
+  EXPECT_EQ(goal(Collective::kAllGather).holds, parts);
+  EXPECT_EQ(goal(Collective::kAllGather).wants, all);
+  EXPECT_TRUE(goal(Collective::kBarrier).meets);
+  EXPECT_THAT(GoalOf(Collective::kReduce, schedule, 2),
+              StatusIs(absl::StatusCode::kInvalidArgument, "root 2 is no rank of 0..1"));
+  EXPECT_THAT(GoalOf(Collective::kAllGather, TwoRanks(3, Exchange())),
+              StatusIs(absl::StatusCode::kInvalidArgument, "3 chunks are no multiple of 2 ranks"));
 }
 
 TEST(VerifyTest, MalformedIndicesAreFoundBeforeAnythingRuns) {
