@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -19,27 +20,25 @@ HostExecutor::HostExecutor(Link* link, const Clock& clock)
       recv_sequences_(outboxes_.size(), 0) {}
 
 absl::Status HostExecutor::Run(const RankPart& part, const ExecuteCall& call) {
-  part_ = &part;
-  call_ = call;
-  RETURN_IF_ERROR(Prepare());
-  while (true) {
-    AdvanceAll();
-    const bool finished = std::all_of(runs_.begin(), runs_.end(),
-                                      [&](const LaneRun& run) { return run.tile == tiles_; });
-    if (finished && AllSent()) return absl::OkStatus();
-    RETURN_IF_ERROR(link_->Progress(call_.deadline_ns));
-    if (log_ != nullptr) LogSends();
-  }
+  RETURN_IF_ERROR(Begin(part, call));
+  while (!Advance()) RETURN_IF_ERROR(link_->Progress(call_.deadline_ns));
+  return absl::OkStatus();
 }
 
-void HostExecutor::AdvanceAll() {
+bool HostExecutor::Advance() {
+  if (log_ != nullptr) LogSends();
   bool moved = true;
   while (moved) {  // again, since a lane may have waited for a later one
     moved = false;
     for (LaneRun& run : runs_) {
-      while (Advance(&run)) moved = true;
+      while (AdvanceLane(&run)) moved = true;
     }
   }
+  const bool finished = std::all_of(runs_.begin(), runs_.end(),
+                                    [&](const LaneRun& run) { return run.tile == tiles_; });
+  if (!finished || !AllSent()) return false;
+  if (log_ != nullptr) LogSends();
+  return true;
 }
 
 std::vector<int> HostExecutor::WaitingFor() const {
@@ -55,16 +54,17 @@ std::vector<int> HostExecutor::WaitingFor() const {
   return {peers.begin(), peers.end()};
 }
 
-absl::Status HostExecutor::Prepare() {
+absl::Status HostExecutor::Begin(const RankPart& part, const ExecuteCall& call) {
+  part_ = &part;
+  call_ = call;
   element_bytes_ = SizeOf(call_.dtype);
   layout_ = {call_.count, part_->chunks, std::max<int64_t>(1, call_.tile_bytes / element_bytes_)};
   tiles_ = layout_.Tiles();
-  const auto scratch = static_cast<size_t>(part_->scratch);
-  scratch_bytes_ = std::min(layout_.tile_elements, layout_.LongestChunk()) * element_bytes_;
-  if (scratch_.size() < scratch * static_cast<size_t>(scratch_bytes_)) {
-    scratch_.resize(scratch * static_cast<size_t>(scratch_bytes_));
-  }
-  owners_.assign(scratch, kNone);
+  const auto scratch_bytes =
+      static_cast<size_t>(layout_.ScratchElements(part_->scratch) * element_bytes_);
+  if (scratch_.size() < scratch_bytes) scratch_.resize(scratch_bytes);
+  owners_.assign(static_cast<size_t>(part_->scratch), kNone);
+  in_place_.clear();
   runs_.resize(part_->lanes.size());
   for (size_t i = 0; i < runs_.size(); ++i) {
     LaneRun& run = runs_[i];
@@ -72,16 +72,20 @@ absl::Status HostExecutor::Prepare() {
     run.move = 0;
     run.receiving = false;
     run.tile = run.lane->moves.empty() ? tiles_ : 0;
-    for (const Move& move : run.lane->moves) {
-      RETURN_IF_ERROR(CheckMove(move));
-      RETURN_IF_ERROR(ClaimScratch(move, static_cast<int32_t>(i)));
-      if (move.send_to == kNone) continue;
-      Outbox& outbox = outboxes_[Index(move.send_to, run.lane->channel)];
-      if (outbox.slots.size() != static_cast<size_t>(part_->slots)) {
-        outbox.slots.resize(static_cast<size_t>(part_->slots));  // all are free between calls
-        outbox.next = 0;
-      }
-    }
+    RETURN_IF_ERROR(PrepareLane(*run.lane, static_cast<int32_t>(i)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HostExecutor::PrepareLane(const Lane& lane, int32_t index) {
+  for (const Move& move : lane.moves) {
+    RETURN_IF_ERROR(CheckMove(move));
+    RETURN_IF_ERROR(ClaimScratch(move, index));
+    if (move.send_to == kNone) continue;
+    Outbox& outbox = outboxes_[Index(move.send_to, lane.channel)];
+    if (outbox.slots.size() == static_cast<size_t>(part_->slots)) continue;
+    outbox.slots.resize(static_cast<size_t>(part_->slots));  // all are free between calls
+    outbox.next = 0;
   }
   return absl::OkStatus();
 }
@@ -131,19 +135,14 @@ absl::Status HostExecutor::ClaimScratch(const Move& move, int32_t lane) {
   return absl::OkStatus();
 }
 
-bool HostExecutor::Advance(LaneRun* run) {
+bool HostExecutor::AdvanceLane(LaneRun* run) {
   if (run->tile == tiles_) return false;
   const Move& move = run->lane->moves[run->move];
   if (!run->receiving) {
     if (!MayStart(*run, move)) return false;
-    run->value = PlaceFor(run, move);
-    if (move.recv_from != kNone) {
-      StartReceive(run, move);
-      return false;
-    }
-  } else if (!run->request.done) {
-    return false;
+    if (move.recv_from != kNone) StartReceive(run, move);
   }
+  if (run->receiving && !run->request.done) return false;
   Finish(run, move);
   run->receiving = false;
   if (++run->move == run->lane->moves.size()) {
@@ -165,33 +164,43 @@ bool HostExecutor::MayStart(const LaneRun& run, const Move& move) {
   return outbox.slots[outbox.next].request.done;
 }
 
-// A value that goes on is made in the slot it is sent from; one that stays needs no other place
-// than `out`, unless a message must be folded.
-std::span<std::byte> HostExecutor::PlaceFor(LaneRun* run, const Move& move) {
+// Where every byte of a value is written once: what stays is made in `out` and sent from there,
+// what is sent as it is goes out of `in`, the rest is made in the slot that it is sent from.
+HostExecutor::Stands HostExecutor::PlaceOf(const Move& move) const {
+  if (move.send_to == kNone) return Stands::kInOut;
+  if (!InOnePiece(move)) return Stands::kInSlot;
+  if (move.out != kNone) return Stands::kInOut;
+  return move.recv_from == kNone ? Stands::kInIn : Stands::kInSlot;
+}
+
+std::span<std::byte> HostExecutor::SlotBytes(const LaneRun& run, const Move& move) {
+  Outbox& outbox = outboxes_[Index(move.send_to, run.lane->channel)];
+  std::vector<std::byte>& place = outbox.slots[outbox.next].bytes;
+  const size_t bytes = BytesOf(move, run.tile);
+  if (place.size() < bytes) place.resize(bytes);
+  return {place.data(), bytes};
+}
+
+std::span<std::byte> HostExecutor::PlaceForMessage(LaneRun* run, const Move& move) {
+  if (PlaceOf(move) == Stands::kInSlot) return SlotBytes(*run, move);
   const size_t bytes = BytesOf(move, run->tile);
-  std::vector<std::byte>* place = &run->own_bytes;
-  if (move.send_to != kNone) {
-    Outbox& outbox = outboxes_[Index(move.send_to, run->lane->channel)];
-    place = &outbox.slots[outbox.next].bytes;
-  } else if (move.recv_from == kNone) {
-    return {};
-  } else if (move.in == kNone && !move.fold && move.count == 1) {
-    return {At(move.out, run->tile), bytes};
-  }
-  if (place->size() < bytes) place->resize(bytes);
-  return {place->data(), bytes};
+  if (move.in == kNone && !move.fold && InOnePiece(move)) return {At(move.out, run->tile), bytes};
+  if (run->own_bytes.size() < bytes) run->own_bytes.resize(bytes);
+  return {run->own_bytes.data(), bytes};
 }
 
 void HostExecutor::StartReceive(LaneRun* run, const Move& move) {
   RecvRequest& request = run->request;
+  run->message = PlaceForMessage(run, move);
+  AboutToWrite(run->message);
   request.peer = move.recv_from;
-  request.payload = run->value;
+  request.payload = run->message;
   request.expected = MessageHeader{};
   request.expected.channel = static_cast<uint16_t>(run->lane->channel);
   request.expected.epoch = link_->epoch();
   request.expected.fingerprint = call_.fingerprint;
   request.expected.sequence = recv_sequences_[Index(move.recv_from, run->lane->channel)]++;
-  request.expected.payload_bytes = run->value.size();
+  request.expected.payload_bytes = run->message.size();
   request.expected.tile = static_cast<uint32_t>(run->tile);
   run->receiving = true;
   if (log_ != nullptr) run->posted_ns = clock_.NowNs();
@@ -200,8 +209,14 @@ void HostExecutor::StartReceive(LaneRun* run, const Move& move) {
 
 void HostExecutor::Finish(LaneRun* run, const Move& move) {
   if (log_ != nullptr && move.recv_from != kNone) LogReceive(*run);
-  std::byte* value = run->value.data();
-  for (int32_t i = 0; i < move.count; ++i) {
+  const Stands stands = PlaceOf(move);
+  std::byte* value = nullptr;
+  if (stands == Stands::kInSlot) {
+    value = SlotBytes(*run, move).data();
+  } else if (move.recv_from != kNone) {
+    value = run->message.data();
+  }
+  for (int32_t i = 0; i < move.count && stands != Stands::kInIn; ++i) {
     const int32_t chunk = (move.in != kNone ? move.in : move.out) + i;
     Parts parts;
     parts.count = layout_.PieceOf(chunk, run->tile).count;
@@ -209,14 +224,16 @@ void HostExecutor::Finish(LaneRun* run, const Move& move) {
     parts.value = value;
     if (move.in != kNone) parts.in = At(move.in + i, run->tile);
     if (move.out != kNone) parts.out = At(move.out + i, run->tile);
-    if (move.send_to != kNone) {
+    const auto bytes = static_cast<size_t>(parts.count * element_bytes_);
+    if (parts.out != nullptr && parts.out != parts.value) AboutToWrite({parts.out, bytes});
+    if (stands == Stands::kInSlot) {
       MakeToSend(move, parts);
     } else {
       MakeToKeep(move, parts);
     }
-    if (value != nullptr) value += parts.count * element_bytes_;
+    if (value != nullptr) value += bytes;
   }
-  if (move.send_to != kNone) Send(run, move);
+  if (move.send_to != kNone) Send(*run, move);
 }
 
 void HostExecutor::MakeToSend(const Move& move, const Parts& parts) const {
@@ -241,11 +258,16 @@ void HostExecutor::Put(const std::byte* source, std::byte* target, bool fold, in
   }
 }
 
-void HostExecutor::Send(LaneRun* run, const Move& move) {
-  Outbox& outbox = outboxes_[Index(move.send_to, run->lane->channel)];
+void HostExecutor::Send(const LaneRun& run, const Move& move) {
+  Outbox& outbox = outboxes_[Index(move.send_to, run.lane->channel)];
   Slot& slot = outbox.slots[outbox.next];
-  outbox.next = (outbox.next + 1) % outbox.slots.size();
+  const Stands stands = PlaceOf(move);
   SendRequest& request = slot.request;
+  request.payload = stands == Stands::kInSlot
+                        ? SlotBytes(run, move)
+                        : std::span(At(stands == Stands::kInOut ? move.out : move.in, run.tile),
+                                    BytesOf(move, run.tile));
+  outbox.next = (outbox.next + 1) % outbox.slots.size();
   if (log_ != nullptr) {
     const int64_t now_ns = clock_.NowNs();
     LogSend(&slot, now_ns);  // the one before, if the link took it at once
@@ -253,16 +275,35 @@ void HostExecutor::Send(LaneRun* run, const Move& move) {
     slot.to_log = true;
   }
   request.peer = move.send_to;
-  request.payload = run->value;
   request.header = MessageHeader{};
-  request.header.channel = static_cast<uint16_t>(run->lane->channel);
+  request.header.channel = static_cast<uint16_t>(run.lane->channel);
   request.header.epoch = link_->epoch();
   request.header.fingerprint = call_.fingerprint;
   request.header.sequence = outbox.sequence++;
-  request.header.payload_bytes = run->value.size();
-  request.header.move = static_cast<uint32_t>(run->move);
-  request.header.tile = static_cast<uint32_t>(run->tile);
+  request.header.payload_bytes = request.payload.size();
+  request.header.move = static_cast<uint32_t>(run.move);
+  request.header.tile = static_cast<uint32_t>(run.tile);
   link_->PostSend(&request);
+  if (!request.done && stands != Stands::kInSlot) in_place_.push_back(&slot);
+}
+
+// Values that are still to be sent out of `place` are saved first.
+void HostExecutor::AboutToWrite(std::span<const std::byte> place) {
+  for (size_t i = 0; i < in_place_.size();) {
+    Slot& slot = *in_place_[i];
+    std::span<const std::byte>& payload = slot.request.payload;
+    const bool met = std::less<>()(payload.data(), place.data() + place.size()) &&
+                     std::less<>()(place.data(), payload.data() + payload.size());
+    if (!slot.request.done && met) {
+      slot.bytes.assign(payload.begin(), payload.end());
+      payload = slot.bytes;
+    } else if (!slot.request.done) {
+      ++i;
+      continue;
+    }
+    in_place_[i] = in_place_.back();
+    in_place_.pop_back();
+  }
 }
 
 void HostExecutor::LogSends() {
@@ -287,17 +328,19 @@ void HostExecutor::LogReceive(const LaneRun& run) {
 }
 
 std::byte* HostExecutor::At(int32_t chunk, int64_t tile) {
-  if (layout_.IsScratch(chunk)) return scratch_.data() + (chunk - part_->chunks) * scratch_bytes_;
+  if (layout_.IsScratch(chunk)) {
+    return scratch_.data() + layout_.ScratchFirst(chunk) * element_bytes_;
+  }
   return static_cast<std::byte*>(call_.data) + layout_.PieceOf(chunk, tile).first * element_bytes_;
 }
 
+// Do all chunks of the move lie one behind the other, in the data and in scratch? Tiles of several
+// chunks don't.
+bool HostExecutor::InOnePiece(const Move& move) const { return move.count == 1 || tiles_ == 1; }
+
 size_t HostExecutor::BytesOf(const Move& move, int64_t tile) const {
   const int32_t first = move.in != kNone ? move.in : move.out;
-  int64_t elements = 0;
-  for (int32_t chunk = first; chunk < first + move.count; ++chunk) {
-    elements += layout_.PieceOf(chunk, tile).count;
-  }
-  return static_cast<size_t>(elements * element_bytes_);
+  return static_cast<size_t>(layout_.ElementsOf(first, move.count, tile) * element_bytes_);
 }
 
 size_t HostExecutor::Index(int32_t peer, int32_t channel) const {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "allreduce/host/call_table.h"
 #include "allreduce/transport/link.h"
 #include "base/check.h"
 #include "base/status.h"
@@ -58,34 +59,26 @@ class Explanation {
       if (view.lost[static_cast<size_t>(rank)] != 0) lost.insert(rank);
       if (report.has_value()) lost.insert(report->lost.begin(), report->lost.end());
     }
+    FindCause();
+    FindElsewhere();
     for (int rank = 0; rank < world_size(); ++rank) {
       if (ReportOf(rank).has_value()) continue;  // who reports isn't lost, whatever others saw
-      if (!TakesPart(ReportOf(view.rank)->call, rank)) continue;
-      std::vector<int>& kind = lost.contains(rank) ? lost_ : missing_;
-      kind.push_back(rank);
+      if (lost.contains(rank)) {
+        lost_.push_back(rank);
+      } else if (IsExpected(rank)) {
+        missing_.push_back(rank);
+      }
     }
     CompareCalls();
-    FindCause();
   }
 
   absl::Status ToStatus() const {
-    const FailureReport& own = *ReportOf(view_.rank);
-    std::vector<std::string> parts;
-    if (differ_) parts.push_back(absl::StrCat("the calls differ: ", Calls()));
-    if (!lost_.empty()) parts.push_back(absl::StrCat("lost: ", RankList(lost_)));
-    if (!missing_.empty()) parts.push_back(absl::StrCat("missing: ", RankList(missing_)));
-    if (!differ_ && lost_.empty() && cause_ != nullptr && !absl::IsDeadlineExceeded(*cause_)) {
-      parts.push_back(absl::StrCat(cause_->message()));
-    }
-    if (parts.empty()) {
-      parts.push_back(
-          absl::StrCat("every rank made this call, but data did not arrive: ", Waits()));
-    }
     const absl::Status status(
-        Code(), absl::StrCat(ToString(own.call), ", rank ", view_.rank, " of ", world_size(),
+        Code(), absl::StrCat(ToString(Own().call), ", rank ", view_.rank, " of ", world_size(),
                              ": failed after ", view_.elapsed_ms, " ms (limits.sync_timeout_ms = ",
-                             view_.sync_timeout_ms, "): ", absl::StrJoin(parts, "; "),
-                             ". No rank has a result; the group is dead, rebuild it"));
+                             view_.sync_timeout_ms, "): ", absl::StrJoin(Parts(), "; "),
+                             ". No rank has a result; the group is dead, rebuild it",
+                             differ_ ? CallTable(view_.reports) : ""));
     return differ_ ? status : Blame(status, Absent());
   }
 
@@ -94,15 +87,61 @@ class Explanation {
   const std::optional<FailureReport>& ReportOf(int rank) const {
     return view_.reports[static_cast<size_t>(rank)];
   }
+  const FailureReport& Own() const { return *ReportOf(view_.rank); }
+  bool SameGroup(const FailureReport& report) const {
+    return report.call.group == Own().call.group;
+  }
 
-  // Ranks may be one call apart when a group fails; only calls of one number must be equal.
+  bool IsExpected(int rank) const {
+    if (elsewhere_ != kNobody) return IsAwaited(rank);
+    return view_.expected.empty() || view_.expected[static_cast<size_t>(rank)] != 0;
+  }
+
+  bool IsAwaited(int rank) const {
+    return std::any_of(view_.reports.begin(), view_.reports.end(), [&](const auto& report) {
+      if (!report.has_value()) return false;
+      const std::vector<int>& awaited = report->waiting_for;
+      return std::find(awaited.begin(), awaited.end(), rank) != awaited.end();
+    });
+  }
+
+  std::vector<std::string> Parts() const {
+    std::vector<std::string> parts;
+    if (elsewhere_ != kNobody) {
+      parts.push_back(absl::StrCat("another group over the same link failed first: ",
+                                   ToString(ReportOf(elsewhere_)->call), " on rank ", elsewhere_));
+    }
+    if (differ_) parts.push_back(absl::StrCat("the calls differ: ", Calls()));
+    if (!lost_.empty()) parts.push_back(absl::StrCat("lost: ", RankList(lost_)));
+    if (!missing_.empty()) parts.push_back(absl::StrCat("missing: ", RankList(missing_)));
+    if (!differ_ && lost_.empty() && cause_ != nullptr && !absl::IsDeadlineExceeded(*cause_)) {
+      parts.push_back(absl::StrCat(cause_->message()));
+    }
+    if (parts.empty() && several_groups_) {
+      parts.push_back(
+          absl::StrCat("ranks wait in calls of different groups: ", Calls(), ": ", Waits()));
+    }
+    if (parts.empty()) {
+      parts.push_back(
+          absl::StrCat("every rank made this call, but data did not arrive: ", Waits()));
+    }
+    return parts;
+  }
+
+  // Ranks may be one call apart when a group fails; only calls of one number must be equal. Where
+  // the ranks are in different groups and a message did not fit, the calls have met.
   void CompareCalls() {
     for (const auto& a : view_.reports) {
       for (const auto& b : view_.reports) {
-        if (!a.has_value() || !b.has_value() || a->call.sequence != b->call.sequence) continue;
-        differ_ = differ_ || !(a->call == b->call);
+        if (!a.has_value() || !b.has_value()) continue;
+        if (a->call.group != b->call.group) {
+          several_groups_ = true;
+        } else if (a->call.sequence == b->call.sequence) {
+          differ_ = differ_ || !(a->call == b->call);
+        }
       }
     }
+    if (several_groups_ && cause_ != nullptr && absl::IsInvalidArgument(*cause_)) differ_ = true;
   }
 
   static int Weight(const absl::Status& cause) {
@@ -124,6 +163,21 @@ class Explanation {
     for (const auto& report : view_.reports) {
       if (!report.has_value() || report->answers) continue;
       if (cause_ == nullptr || Weight(report->cause) > Weight(*cause_)) cause_ = &report->cause;
+    }
+  }
+
+  // Nobody in this rank's group has a cause of its own: then it lies in another group, whose
+  // members are not known here, and whoever is missing is somebody that some rank waits for.
+  void FindElsewhere() {
+    if (!Own().answers) return;
+    for (int rank = 0; rank < world_size(); ++rank) {
+      const auto& report = ReportOf(rank);
+      if (!report.has_value() || report->answers) continue;
+      if (SameGroup(*report)) {
+        elsewhere_ = kNobody;
+        return;
+      }
+      if (elsewhere_ == kNobody) elsewhere_ = rank;
     }
   }
 
@@ -171,11 +225,15 @@ class Explanation {
     return texts.empty() ? "it was not through in time" : absl::StrJoin(texts, ", ");
   }
 
+  static constexpr int kNobody = -1;
+
   const FailureView& view_;
   std::vector<int> lost_;
   std::vector<int> missing_;
   bool differ_ = false;
+  bool several_groups_ = false;
   const absl::Status* cause_ = nullptr;  // the heaviest that a rank reports of itself
+  int elsewhere_ = kNobody;              // the rank whose report has it, if that is another group's
 };
 
 }  // namespace

@@ -2,7 +2,8 @@
 // parts together. A report goes over the control path; the explanation is the same kind of error on
 // every rank. Which error, first that applies: InvalidArgument (calls of one sequence number
 // differ, or a header did not fit), Unavailable (a rank was lost), the code of an abort,
-// DeadlineExceeded (late or stuck). Pure: no I/O, no clock.
+// DeadlineExceeded (late or stuck). Ranks are the link's, in calls of a group too: one link carries
+// all its groups, and the failure of one ends them all. Pure: no I/O, no clock.
 #pragma once
 
 #include <cstdint>
@@ -37,13 +38,14 @@ struct FailureView {
   int64_t elapsed_ms = 0;  // until now, the gathering included
   int64_t sync_timeout_ms = 0;
   std::vector<std::optional<FailureReport>>
-      reports;                // [rank], its own included; nullopt: no answer
-  std::vector<uint8_t> lost;  // [rank]: lost without a report
+      reports;                    // [rank], its own included; nullopt: no answer
+  std::vector<uint8_t> lost;      // [rank]: lost without a report
+  std::vector<uint8_t> expected;  // [rank]: part of the call; empty: all are
 };
 
 // The error every call returns from now on. Names the operation, its sequence number, the elapsed
 // wait, all missing and lost ranks and, where calls differ, each distinct call with the ranks that
-// made it.
+// made it, followed by a line a rank (CASES R02), the first that differs marked with ">".
 absl::Status Explain(const FailureView& view);
 
 }  // namespace lockstep

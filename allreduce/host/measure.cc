@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <vector>
 
+#include "allreduce/host/plans.h"
 #include "allreduce/schedule/ping_pong.h"
+#include "base/numeric/fold.h"
 #include "base/status.h"
 
 namespace lockstep {
@@ -12,40 +13,77 @@ namespace {
 
 constexpr int kWarmUps = 5;  // connections, caches and the slots' memory get ready
 constexpr int kSamples = 20;
+constexpr int32_t kBurstMessages = 32;  // so that the burst's own round trip counts little
+constexpr int64_t kFoldedElements =
+    int64_t{64} * 1024;  // a tile's share: in a cache, as in a collective
 
-absl::StatusOr<double> MedianRoundTripNs(const RankPart& part, const ExecuteCall& call,
-                                         const Clock& clock, HostExecutor* executor) {
-  std::vector<int64_t> times_ns;
-  for (int i = 0; i < kWarmUps + kSamples; ++i) {
-    const int64_t start_ns = clock.NowNs();
-    RETURN_IF_ERROR(executor->Run(part, call));
-    if (i >= kWarmUps) times_ns.push_back(clock.NowNs() - start_ns);
-  }
-  const auto middle = times_ns.begin() + kSamples / 2;
+double Median(std::vector<int64_t> times_ns) {
+  const auto middle = times_ns.begin() + static_cast<std::ptrdiff_t>(times_ns.size() / 2);
   std::nth_element(times_ns.begin(), middle, times_ns.end());
   return static_cast<double>(*middle);
 }
 
+// Of `messages` messages there and one back.
+absl::StatusOr<double> MedianRoundTripNs(const Measurement& measurement, int32_t messages,
+                                         const ExecuteCall& call) {
+  const PingPongSpec spec{static_cast<int32_t>(measurement.members.size()), messages};
+  ASSIGN_OR_RETURN(const Shape shape, PingPongShape(spec));
+  const RankPart part =
+      Renamed({shape, PingPongLanes(spec, measurement.rank)}, measurement.members);
+  HostSession& session = *measurement.session;
+  std::vector<int64_t> times_ns;
+  for (int i = 0; i < kWarmUps + kSamples; ++i) {
+    const int64_t start_ns = session.clock().NowNs();
+    RETURN_IF_ERROR(session.executor().Run(part, call));
+    if (i >= kWarmUps) times_ns.push_back(session.clock().NowNs() - start_ns);
+  }
+  return Median(times_ns);
+}
+
+double FoldNsPerByte(const Clock& clock) {
+  const std::vector<float> source(kFoldedElements, 1.0F);
+  std::vector<float> target(kFoldedElements, 1.0F);
+  std::vector<int64_t> times_ns;
+  for (int i = 0; i < kWarmUps + kSamples; ++i) {
+    const int64_t start_ns = clock.NowNs();
+    Fold(Dtype::kF32, ReduceOp::kSum, source.data(), target.data(), kFoldedElements);
+    if (i >= kWarmUps) times_ns.push_back(clock.NowNs() - start_ns);
+  }
+  return Median(times_ns) / static_cast<double>(kFoldedElements * SizeOf(Dtype::kF32));
+}
+
 }  // namespace
 
-absl::StatusOr<LinkCost> MeasureLinkCost(const Link& link, const Clock& clock, ExecuteCall call,
-                                         HostExecutor* executor) {
-  const PingPongSpec spec{link.world_size()};
-  ASSIGN_OR_RETURN(const Shape shape, PingPongShape(spec));
-  const RankPart part{shape, PingPongLanes(spec, link.rank())};
+absl::StatusOr<LinkCost> MeasureLinkCost(const Measurement& measurement, const ExecuteCall& call) {
   LinkCost cost;
-  cost.link = link.name();
+  cost.link = measurement.session->link().name();
   cost.large_bytes = call.count;
   cost.samples = kSamples;
   std::vector<std::byte> data(static_cast<size_t>(call.count));
-  call.data = data.data();
-  call.count = 0;
-  ASSIGN_OR_RETURN(const double empty_ns, MedianRoundTripNs(part, call, clock, executor));
-  call.count = cost.large_bytes;
-  ASSIGN_OR_RETURN(const double large_ns, MedianRoundTripNs(part, call, clock, executor));
+  ExecuteCall large = call;
+  large.data = data.data();
+  ExecuteCall empty = large;
+  empty.count = 0;
+  ASSIGN_OR_RETURN(const double empty_ns, MedianRoundTripNs(measurement, 1, empty));
+  ASSIGN_OR_RETURN(const double large_ns, MedianRoundTripNs(measurement, 1, large));
   cost.alpha_ns = empty_ns / 2;
   const double slope_ns = std::max(0.0, large_ns - empty_ns) / 2;
   cost.beta_ns_per_byte = slope_ns / static_cast<double>(cost.large_bytes);
+  return cost;
+}
+
+absl::StatusOr<CostModel> MeasureCostModel(const Measurement& measurement,
+                                           const ExecuteCall& call) {
+  ASSIGN_OR_RETURN(const LinkCost link, MeasureLinkCost(measurement, call));
+  ExecuteCall empty = call;
+  empty.count = 0;
+  ASSIGN_OR_RETURN(const double burst_ns, MedianRoundTripNs(measurement, kBurstMessages, empty));
+  const double each_ns = (burst_ns - 2 * link.alpha_ns) / (kBurstMessages - 1);
+  CostModel cost;
+  cost.overhead_ns = std::clamp(each_ns, 0.0, link.alpha_ns);
+  cost.latency_ns = link.alpha_ns - cost.overhead_ns;
+  cost.beta_ns_per_byte = link.beta_ns_per_byte;
+  cost.gamma_ns_per_byte = FoldNsPerByte(measurement.session->clock());
   return cost;
 }
 

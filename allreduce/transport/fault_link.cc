@@ -13,10 +13,12 @@ namespace {
 
 class FaultLink final : public Link {
  public:
-  FaultLink(std::unique_ptr<Link> inner, std::vector<FaultRule> rules, const Clock& clock)
+  FaultLink(std::unique_ptr<Link> inner, std::vector<FaultRule> rules, const Clock& clock,
+            ArmedFaults* armed)
       : inner_(std::move(inner)),
         rules_(std::move(rules)),
         clock_(clock),
+        armed_(armed),
         posted_(static_cast<size_t>(inner_->world_size()) * static_cast<size_t>(inner_->channels()),
                 0) {}
 
@@ -28,6 +30,10 @@ class FaultLink final : public Link {
   const std::vector<PeerState>& peers() const override { return inner_->peers(); }
   absl::Status abort_status() const override { return inner_->abort_status(); }
   Traffic traffic() const override { return inner_->traffic(); }
+  // Faults happen to messages, so data must travel as such.
+  SharedWindow* window() override {
+    return rules_.empty() && armed_ == nullptr ? inner_->window() : nullptr;
+  }
   void PostRecv(RecvRequest* request) override { inner_->PostRecv(request); }
   void SendReport(std::span<const std::byte> report) override { inner_->SendReport(report); }
   absl::Status AwaitReports(int64_t deadline_ns) override {
@@ -35,7 +41,9 @@ class FaultLink final : public Link {
   }
 
   void PostSend(SendRequest* request) override {
+    TakeArmed();
     const FaultRule* rule = Match(*request);
+    if (rule != nullptr && armed_ != nullptr && armed_->strikes) armed_->strikes(rule->tag);
     const bool behind = std::any_of(copies_.begin(), copies_.end(), [&](const Copy& copy) {
       return !copy.posted && SameConnection(copy.request, *request);
     });
@@ -69,17 +77,14 @@ class FaultLink final : public Link {
   absl::Status Progress(int64_t deadline_ns) override {
     while (true) {
       Release();
+      Collect();  // the link inside may take a message as it is posted
       if (completed_) {
         completed_ = false;
         return absl::OkStatus();
       }
       const int64_t next_ns = NextReleaseNs();
       absl::Status status = inner_->Progress(std::min(deadline_ns, next_ns));
-      copies_.remove_if([](const Copy& copy) {
-        if (!copy.request.done) return false;
-        if (copy.original != nullptr) copy.original->done = true;
-        return true;
-      });
+      Collect();
       const bool only_a_release = absl::IsDeadlineExceeded(status) && next_ns < deadline_ns;
       if (!only_a_release) return status;
     }
@@ -96,6 +101,13 @@ class FaultLink final : public Link {
 
   static bool SameConnection(const SendRequest& a, const SendRequest& b) {
     return a.peer == b.peer && a.header.channel == b.header.channel;
+  }
+
+  void TakeArmed() {
+    if (armed_ == nullptr || !armed_->armed) return;
+    armed_->armed = false;
+    rules_ = armed_->rules;
+    std::fill(posted_.begin(), posted_.end(), 0);
   }
 
   // The rule for this message, if any. Counts the message.
@@ -142,6 +154,15 @@ class FaultLink final : public Link {
     copy->payload[byte - sizeof(MessageHeader)] ^= kBit;
   }
 
+  void Collect() {
+    copies_.remove_if([this](const Copy& copy) {
+      if (!copy.posted || !copy.request.done) return false;
+      if (copy.original != nullptr) copy.original->done = true;
+      completed_ = true;
+      return true;
+    });
+  }
+
   // Posts the copies whose time has come, unless an older one of their connection is still held.
   void Release() {
     const int64_t now_ns = clock_.NowNs();
@@ -165,9 +186,10 @@ class FaultLink final : public Link {
   }
 
   const std::unique_ptr<Link> inner_;
-  const std::vector<FaultRule> rules_;
+  std::vector<FaultRule> rules_;
   const Clock& clock_;
-  std::vector<int64_t> posted_;  // [peer][channel]: messages so far
+  ArmedFaults* const armed_;
+  std::vector<int64_t> posted_;  // [peer][channel]: messages counted
   std::list<Copy> copies_;       // oldest first; a list, since posted requests must not move
   bool completed_ = false;
 };
@@ -175,8 +197,8 @@ class FaultLink final : public Link {
 }  // namespace
 
 std::unique_ptr<Link> MakeFaultLink(std::unique_ptr<Link> inner, std::vector<FaultRule> rules,
-                                    const Clock& clock) {
-  return std::make_unique<FaultLink>(std::move(inner), std::move(rules), clock);
+                                    const Clock& clock, ArmedFaults* armed) {
+  return std::make_unique<FaultLink>(std::move(inner), std::move(rules), clock, armed);
 }
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -28,10 +29,19 @@ struct FaultRule {
   int64_t count = 1;  // ... and the next count - 1
   size_t corrupt_byte = 0;
   int64_t delay_ms = 0;
+  int tag = 0;  // the caller's
 };
 
-// `clock` is the inner link's and must outlive the link.
+// Rules for the messages from now on: the link takes them at its next PostSend, forgets the ones it
+// took before and counts from there. Same threads as the link.
+struct ArmedFaults {
+  bool armed = false;  // set by who fills `rules`, cleared by the link
+  std::vector<FaultRule> rules;
+  std::function<void(int tag)> strikes;  // before a rule changes anything; may be empty
+};
+
+// `clock` is the inner link's. It and `armed`, which may be null, must outlive the link.
 std::unique_ptr<Link> MakeFaultLink(std::unique_ptr<Link> inner, std::vector<FaultRule> rules,
-                                    const Clock& clock);
+                                    const Clock& clock, ArmedFaults* armed = nullptr);
 
 }  // namespace lockstep

@@ -1,10 +1,10 @@
 // link.h: one rank's end of the connections to all its peers: posted messages, moved by the caller.
 // A connection is (sender, receiver, channel), first in first out. Requests belong to the caller
-// and stay where they are until done; Progress moves bytes in the calling thread, so no other
-// thread is woken. Every message carries a header that the receiver compares with what it expects
-// before it believes a byte: the payload's size is bounded by limits.message_bytes_max before
-// anything is allocated for it. Failure reports take a control path of their own: they never queue
-// behind blocked data. Errors of Progress: DeadlineExceeded (names the peers with pending
+// and stay where they are until done; PostSend and Progress move bytes in the calling thread, so no
+// other thread is woken. Every message carries a header that the receiver compares with what it
+// expects before it believes a byte: the payload's size is bounded by limits.message_bytes_max
+// before anything is allocated for it. Failure reports take a control path of their own: they never
+// queue behind blocked data. Errors of Progress: DeadlineExceeded (names the peers with pending
 // requests), Unavailable (names the lost rank), InvalidArgument (header: names both sides), Aborted
 // (a peer has reported a failure), and the Abort's own status. After an error the link is only good
 // for reports: Cancel, SendReport, AwaitReports. A link that is destroyed with nothing pending says
@@ -46,7 +46,9 @@ struct SendRequest {
   int32_t peer = 0;
   MessageHeader header;
   std::span<const std::byte> payload;
-  bool done = true;             // false from PostSend until Progress is through with the payload
+  // False from PostSend until the link is through with the payload, perhaps within PostSend itself.
+  // Between calls of a link the payload of a pending request may be replaced by an equal copy.
+  bool done = true;
   SendRequest* next = nullptr;  // the link's
 };
 
@@ -86,6 +88,8 @@ struct PeerState {
 
 inline constexpr size_t kReportBytesMax = 768;  // below the least message_bytes_max
 
+class SharedWindow;  // shared_window.h
+
 class Link {
  public:
   virtual ~Link() = default;
@@ -111,6 +115,9 @@ class Link {
   virtual absl::Status AwaitReports(int64_t deadline_ns) = 0;
   // [rank], as of the last Progress or AwaitReports.
   virtual const std::vector<PeerState>& peers() const = 0;
+
+  // Memory of every rank, mapped by all; null where the link has none. It goes with the link.
+  virtual SharedWindow* window() { return nullptr; }
 
   // OK until the process-wide abort was requested, then its reason.
   virtual absl::Status abort_status() const = 0;

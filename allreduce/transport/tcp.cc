@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <list>
 
 #include "absl/strings/str_cat.h"
@@ -23,6 +24,20 @@ namespace {
 constexpr size_t kTokenBytesMax = 256;
 constexpr size_t kStrangersMax = 64;  // unproven connections kept at once, beyond those expected
 constexpr int kAcceptsMax = 16;       // before those accepted get their turn
+
+absl::Status UseCongestionControl(int fd, const std::string& name) {
+  if (name.empty() || setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(),
+                                 static_cast<socklen_t>(name.size())) == 0) {
+    return absl::OkStatus();
+  }
+  const int error = errno;
+  std::ifstream file("/proc/sys/net/ipv4/tcp_available_congestion_control");
+  std::string available;
+  std::getline(file, available);
+  return absl::InvalidArgumentError(
+      absl::StrCat("congestion control '", name, "' cannot be used (", std::strerror(error),
+                   "); this system has: ", available.empty() ? "no list" : available));
+}
 
 enum class Outcome { kPending, kProven, kStranger };
 
@@ -140,6 +155,7 @@ class MeshBuilder {
           const std::string ranks = absl::StrCat("rank ", group_.rank, " to rank ", peer);
           return Blame(Annotate(fd.status(), ranks), {absl::StrCat("rank ", peer)});
         }
+        RETURN_IF_ERROR(UseCongestionControl(fd->get(), group_.congestion_control));
         handshakes_.emplace_back(*std::move(fd), group_, peer, channel);
       }
     }
@@ -185,6 +201,7 @@ class MeshBuilder {
       }
       const int on = 1;
       setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+      RETURN_IF_ERROR(UseCongestionControl(fd.get(), group_.congestion_control));
       if (handshakes_.size() >= missing_ + kStrangersMax) DropOldestStranger();
       handshakes_.emplace_back(std::move(fd), group_);
     }
@@ -268,17 +285,29 @@ absl::Status CheckGroup(const TcpGroup& group) {
     return absl::InvalidArgumentError(
         absl::StrCat("the token has ", group.token.size(), " bytes, at most ", kTokenBytesMax));
   }
-  return absl::OkStatus();
+  const UniqueFd probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!probe.valid()) return ErrnoStatus(errno, absl::StrCat("rank ", group.rank, ": socket"));
+  return UseCongestionControl(probe.get(), group.congestion_control);
 }
 
 }  // namespace
 
+absl::StatusOr<std::vector<TcpPeerSockets>> ConnectTcpSockets(Listener listener, TcpGroup group,
+                                                              int data_channels,
+                                                              const Limits& limits,
+                                                              const Clock& clock,
+                                                              const Abort& abort) {
+  RETURN_IF_ERROR(CheckGroup(group));
+  group.channels = data_channels;
+  return MeshBuilder(std::move(listener), group, limits, clock, abort).Build();
+}
+
 absl::StatusOr<std::unique_ptr<Link>> ConnectTcpMesh(Listener listener, const TcpGroup& group,
                                                      const Limits& limits, const Clock& clock,
                                                      const Abort& abort) {
-  RETURN_IF_ERROR(CheckGroup(group));
-  MeshBuilder builder(std::move(listener), group, limits, clock, abort);
-  ASSIGN_OR_RETURN(std::vector<TcpPeerSockets> sockets, builder.Build());
+  ASSIGN_OR_RETURN(
+      std::vector<TcpPeerSockets> sockets,
+      ConnectTcpSockets(std::move(listener), group, group.channels, limits, clock, abort));
   return std::make_unique<TcpLink>(group, std::move(sockets), limits, clock, abort);
 }
 

@@ -26,6 +26,8 @@ struct TcpGroup {
   int64_t epoch = 0;
   std::string token;
   int channels = 1;  // data connections per pair
+  // Of all connections, e.g. "cubic"; empty: the system's. InvalidArgument, with those there are.
+  std::string congestion_control = {};
 };
 
 // `listener` is this rank's, already bound to endpoints[rank]. `clock` and `abort` must outlive the

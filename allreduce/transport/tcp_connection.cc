@@ -37,6 +37,13 @@ absl::Status TcpConnection::Broken(int error) const {
                    error == 0 ? "was closed" : absl::StrCat("broke (", std::strerror(error), ")")));
 }
 
+void TcpConnection::PostSend(SendRequest* request, Traffic* traffic) {
+  const bool first = sends_.empty();
+  sends_.push(request);
+  bool completed = false;
+  if (first) Send(traffic, &completed).IgnoreError();
+}
+
 absl::Status TcpConnection::Move(Traffic* traffic, bool* completed) {
   RETURN_IF_ERROR(Send(traffic, completed));
   return Recv(traffic, completed);

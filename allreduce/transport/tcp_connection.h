@@ -20,7 +20,8 @@ class TcpConnection {
   TcpConnection(UniqueFd fd, int rank, int peer, int64_t message_bytes_max)
       : fd_(std::move(fd)), rank_(rank), peer_(peer), message_bytes_max_(message_bytes_max) {}
 
-  void PostSend(SendRequest* request) { sends_.push(request); }
+  // Sends what the socket takes at once; a failure shows itself in the next Move.
+  void PostSend(SendRequest* request, Traffic* traffic);
   void PostRecv(RecvRequest* request) { recvs_.push(request); }
   void Cancel() {
     sends_.clear();

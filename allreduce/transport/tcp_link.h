@@ -21,6 +21,14 @@ struct TcpPeerSockets {
   std::vector<UniqueFd> data;  // [channel]
 };
 
+// The proven connections of ConnectTcpMesh, [rank], with so many data connections per pair: none
+// where data goes another way (shm.h). Errors: its own.
+absl::StatusOr<std::vector<TcpPeerSockets>> ConnectTcpSockets(Listener listener, TcpGroup group,
+                                                              int data_channels,
+                                                              const Limits& limits,
+                                                              const Clock& clock,
+                                                              const Abort& abort);
+
 class TcpLink final : public Link {
  public:
   // `sockets` is [rank]. `clock` and `abort` must outlive the link.
@@ -50,7 +58,8 @@ class TcpLink final : public Link {
   bool LookAtControls();           // true when a peer's state changed
   absl::Status PeerError() const;  // OK while nobody has reported or been lost
   absl::Status Pending() const;
-  absl::Status Wait(bool with_data, int64_t deadline_ns);
+  // Sleeps until something may have changed; *news: on a control connection.
+  absl::Status Wait(bool with_data, int64_t deadline_ns, bool* news);
 
   const int rank_;
   const int channels_;

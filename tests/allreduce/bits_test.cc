@@ -153,7 +153,7 @@ TEST(AdditionOrderTest, TheTextPredictsTheBitsAndWhichWaysAgree) {
   for (const int n : {3, 4, 7}) {
     const std::vector<Floats> inputs = RandomInputs(n, 203);
     std::map<std::string, Floats> by_order;
-    for (const Way& way : AllWays()) {
+    for (const Way& way : ClassicWays()) {
       for (const int channels : {1, 2}) {
         GroupOptions options = OptionsOf(way, n);
         options.channels = channels;

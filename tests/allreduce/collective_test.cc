@@ -71,6 +71,8 @@ int64_t Reduce(ReduceOp op, int64_t a, int64_t b) {
       return std::max(a, b);
     case ReduceOp::kProd:
       return a * b;
+    case ReduceOp::kAvg:
+      break;  // operation_test.cc
   }
   return 0;
 }
@@ -146,6 +148,9 @@ std::vector<Call> ShortCalls(int n) {
   return calls;
 }
 
+// The others have product_test.cc and operation_test.cc in quick.
+std::vector<Way> TestedWays() { return kFullTier ? AllWays() : ClassicWays(); }
+
 struct ReduceCase {
   Way way;
   int inputs;
@@ -174,7 +179,7 @@ TEST_P(ReduceTest, EveryElementIsExact) {
 
 std::vector<ReduceCase> ReduceCases() {
   std::vector<ReduceCase> cases;
-  for (const Way& way : AllWays()) {
+  for (const Way& way : TestedWays()) {
     const bool one_of_a_kind = way.servers == 0 || way.servers == 2;
     for (const int n : {1, 2, 3, 5, 7, 8, 13}) {
       if (kFullTier || one_of_a_kind) cases.push_back({way, n});
@@ -195,7 +200,7 @@ TEST_P(TileTest, ManyTilesAreExact) {
 }
 std::vector<ReduceCase> TileCases() {
   std::vector<ReduceCase> cases;
-  for (const Way& way : AllWays()) {
+  for (const Way& way : TestedWays()) {
     for (const int channels : {1, 2}) {
       for (const int n : {3, 6}) cases.push_back({way, n, Transport::kInProcess, channels, 64});
       cases.push_back({way, 4, Transport::kTcp, channels, 72});
@@ -213,7 +218,7 @@ TEST_P(LongTest, TwoToTheTwentyPlusThreeElementsAreExact) {
     if (kFullTier && n == 3) calls.push_back({dtype, ReduceOp::kSum, kMiB + 3});
   }
   const std::vector<Problem> problems = MakeProblems(calls, n);
-  for (const Way& way : AllWays()) {
+  for (const Way& way : TestedWays()) {
     SCOPED_TRACE(NameOf(way));
     ExpectSolved(OptionsOf(way, n), problems);
     if (n == 3) ExpectSolved(OptionsOf(ReduceCase{way, n, Transport::kTcp, 2}), problems);
@@ -271,12 +276,15 @@ double FormulaBytes(const Way& way, int inputs, int rank, double bytes) {
       return (children + (rank == 0 ? 0 : 1)) * bytes;
     case Algorithm::kPsExchange:
       return rank < inputs ? bytes : n * bytes / way.servers;
+    default:
+      return -1;
   }
-  return -1;
 }
 
+class BytesTest : public WayTest {};
+
 // Headers included, within 1 % at 1 MiB: a message is at least 32 KiB, a header 48 bytes.
-TEST_P(WayTest, CountedBytesAreTheFormulas) {
+TEST_P(BytesTest, CountedBytesAreTheFormulas) {
   for (const int inputs : {1, 2, 4, 8}) {
     RankGroup group(Options(inputs));
     constexpr int64_t kCount = kMiB / 4;
@@ -317,7 +325,11 @@ std::string WayName(const testing::TestParamInfo<std::tuple<Way, Transport>>& in
   return absl::StrCat(NameOf(std::get<Way>(info.param)), NameOf(std::get<Transport>(info.param)));
 }
 INSTANTIATE_TEST_SUITE_P(All, WayTest,
-                         testing::Combine(testing::ValuesIn(AllWays()),
+                         testing::Combine(testing::ValuesIn(TestedWays()),
+                                          testing::Values(Transport::kInProcess, Transport::kTcp)),
+                         WayName);
+INSTANTIATE_TEST_SUITE_P(All, BytesTest,
+                         testing::Combine(testing::ValuesIn(ClassicWays()),
                                           testing::Values(Transport::kInProcess, Transport::kTcp)),
                          WayName);
 

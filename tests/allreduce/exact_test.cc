@@ -128,6 +128,23 @@ class TamperedCommunicator final : public Communicator {
   absl::Status Broadcast(void* data, int64_t count, Dtype dtype, int root) override {
     return inner_->Broadcast(data, count, dtype, root);
   }
+  absl::Status Reduce(void* data, int64_t count, Dtype dtype, ReduceOp op, int root) override {
+    return inner_->Reduce(data, count, dtype, op, root);
+  }
+  absl::Status ReduceScatter(void* data, int64_t count, Dtype dtype, ReduceOp op) override {
+    return inner_->ReduceScatter(data, count, dtype, op);
+  }
+  absl::Status AllGather(void* data, int64_t count, Dtype dtype) override {
+    return inner_->AllGather(data, count, dtype);
+  }
+  absl::Status Barrier() override { return inner_->Barrier(); }
+  absl::StatusOr<std::span<std::byte>> Allocate(int64_t bytes) override {
+    return inner_->Allocate(bytes);
+  }
+  absl::StatusOr<std::unique_ptr<Communicator>> Group(const std::vector<int>& ranks) override {
+    return inner_->Group(ranks);
+  }
+  std::string Choice(int64_t bytes) const override { return inner_->Choice(bytes); }
   absl::StatusOr<std::optional<LinkCost>> MeasureLink() override { return inner_->MeasureLink(); }
   std::string AdditionOrder(int64_t count) const override { return inner_->AdditionOrder(count); }
   void LogMessages(MessageLog* log) override { inner_->LogMessages(log); }

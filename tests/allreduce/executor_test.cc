@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/allreduce/group.h"
+#include "tests/allreduce/late_link.h"
 #include "tests/support/status_matchers.h"
 
 namespace lockstep {
@@ -100,6 +101,23 @@ TEST_F(ExecutorTest, AWaitMeansTheSameTile) {
                 IsOk());
   });
   EXPECT_THAT(here, ElementsAre(2, 4, 6, 8, 10, 12));
+}
+
+// Both ranks send what the next move overwrites; the late one's value is still to go when the
+// other's is there.
+TEST_F(ExecutorTest, AValueIsSavedBeforeItsPlaceIsOverwritten) {
+  links_[1] = std::make_unique<LateLink>(std::move(links_[1]));
+  const RankPart swap_with_1 =
+      Part(1, 0, {{0, {{.send_to = 1, .in = 0}, {.recv_from = 1, .out = 0}}}});
+  const RankPart swap_with_0 =
+      Part(1, 0, {{0, {{.send_to = 0, .in = 0}, {.recv_from = 0, .out = 0}}}});
+  std::vector<int64_t> first = {1, 2, 3};
+  std::vector<int64_t> second = {10, 20, 30};
+  OnEachRank(2, [&](int rank) {
+    EXPECT_THAT(rank == 0 ? Run(0, swap_with_1, &first) : Run(1, swap_with_0, &second), IsOk());
+  });
+  EXPECT_THAT(first, ElementsAre(10, 20, 30));
+  EXPECT_THAT(second, ElementsAre(1, 2, 3));
 }
 
 TEST_F(ExecutorTest, ARankWithoutMovesIsThroughAtOnce) {

@@ -1,4 +1,4 @@
-// group.h: n ranks as n threads over either transport, for tests, and the ways to all-reduce among
+// group.h: n ranks as n threads over any transport, for tests, and the ways to all-reduce among
 // them. Each Run gives every rank one thread.
 #pragma once
 
@@ -12,20 +12,24 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "allreduce/communicator.h"
 #include "allreduce/transport/fault_link.h"
 #include "allreduce/transport/in_process.h"
+#include "allreduce/transport/shm.h"
 #include "allreduce/transport/tcp.h"
 #include "base/abort.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "tests/allreduce/dying_link.h"
+#include "tests/allreduce/one_mapping.h"
 
 namespace lockstep {
 
-enum class Transport { kInProcess, kTcp };
+enum class Transport { kInProcess, kTcp, kShm };
 inline const char* NameOf(Transport transport) {
+  if (transport == Transport::kShm) return "Shm";
   return transport == Transport::kTcp ? "Tcp" : "InProcess";
 }
 
@@ -51,19 +55,59 @@ inline std::pair<std::vector<Listener>, std::vector<Endpoint>> ListenOnLoopback(
   return {std::move(listeners), std::move(endpoints)};
 }
 
-inline std::vector<std::unique_ptr<Link>> ConnectTcpLinks(int n, int channels, const Limits& limits,
-                                                          const Clock& clock, const Abort& abort) {
+// connect(listener, group) -> link, on a thread a rank.
+template <typename Connect>
+std::vector<std::unique_ptr<Link>> ConnectLinks(int n, int channels, const Connect& connect) {
   auto [listeners, endpoints] = ListenOnLoopback(n);
   std::vector<std::unique_ptr<Link>> links(static_cast<size_t>(n));
   OnEachRank(n, [&, &listeners = listeners, &endpoints = endpoints](int rank) {
     const auto r = static_cast<size_t>(rank);
-    const TcpGroup group{rank, endpoints, /*epoch=*/1, "token", channels};
-    absl::StatusOr<std::unique_ptr<Link>> link =
-        ConnectTcpMesh(std::move(listeners[r]), group, limits, clock, abort);
+    TcpGroup group;
+    group.rank = rank;
+    group.endpoints = endpoints;
+    group.epoch = 1;
+    group.token = "token";
+    group.channels = channels;
+    absl::StatusOr<std::unique_ptr<Link>> link = connect(std::move(listeners[r]), group);
     CHECK(link.ok()) << link.status();
     links[r] = *std::move(link);
   });
   return links;
+}
+
+inline std::vector<std::unique_ptr<Link>> ConnectTcpLinks(int n, int channels, const Limits& limits,
+                                                          const Clock& clock, const Abort& abort) {
+  return ConnectLinks(n, channels, [&](Listener listener, const TcpGroup& group) {
+    return ConnectTcpMesh(std::move(listener), group, limits, clock, abort);
+  });
+}
+
+// The ranks use one mapping together, so that a sanitizer sees that they mean the same bytes.
+inline std::vector<std::unique_ptr<Link>> ConnectShmLinks(int n, int channels, const Limits& limits,
+                                                          const Clock& clock, const Abort& abort) {
+  const auto mappings = std::make_shared<OneMapping>();
+  return ConnectLinks(n, channels, [&](Listener listener, const TcpGroup& group) {
+    return ConnectShmMesh(std::move(listener), group, limits, clock, abort,
+                          [mappings](int fd, int64_t offset, int64_t bytes) {
+                            return mappings->Map(fd, offset, bytes);
+                          });
+  });
+}
+
+// Of the transport, with epoch 1.
+inline std::vector<std::unique_ptr<Link>> MakeLinks(Transport transport, int n, int channels,
+                                                    const Limits& limits, const Clock& clock,
+                                                    const Abort& abort) {
+  switch (transport) {
+    case Transport::kTcp:
+      return ConnectTcpLinks(n, channels, limits, clock, abort);
+    case Transport::kShm:
+      return ConnectShmLinks(n, channels, limits, clock, abort);
+    case Transport::kInProcess:
+      break;
+  }
+  return MakeInProcessLinks({.world_size = n, .channels = channels, .epoch = 1}, limits, clock,
+                            abort);
 }
 
 inline Limits TestLimits(int64_t sync_timeout_ms = 10'000) {
@@ -72,27 +116,45 @@ inline Limits TestLimits(int64_t sync_timeout_ms = 10'000) {
   return limits;
 }
 
-// A way to all-reduce. Its servers are ranks beyond those that hold input.
+// A way to all-reduce. Spare servers are ranks beyond those that hold input.
 struct Way {
   Algorithm algorithm = Algorithm::kRing;
   int servers = 0;
+  Placement placement = Placement::kSpare;
+  int spare() const { return placement == Placement::kColocated ? 0 : servers; }
 };
+// "Ring", "HalvingDoubling", "Servers2", "Servers1Split".
 inline std::string NameOf(const Way& way) {
-  switch (way.algorithm) {
-    case Algorithm::kRing:
-      return "Ring";
-    case Algorithm::kNaive:
-      return "Naive";
-    case Algorithm::kTree:
-      return "Tree";
-    case Algorithm::kPsExchange:
-      return absl::StrCat("Servers", way.servers);
+  std::string name;
+  if (way.algorithm == Algorithm::kPsExchange) {
+    name = absl::StrCat("servers", way.servers);
+    if (way.placement != Placement::kSpare) absl::StrAppend(&name, "_", NameOf(way.placement));
+  } else {
+    name = NameOf(way.algorithm);
   }
-  return "Unknown";
+  std::string camel;
+  bool begins = true;
+  for (const char c : name) {
+    if (c != '_') camel += begins ? absl::ascii_toupper(static_cast<unsigned char>(c)) : c;
+    begins = c == '_';
+  }
+  return camel;
 }
-inline std::vector<Way> AllWays() {
+// Those that have tests of their own for bytes and order.
+inline std::vector<Way> ClassicWays() {
   return {{Algorithm::kRing},          {Algorithm::kNaive},         {Algorithm::kTree},
           {Algorithm::kPsExchange, 1}, {Algorithm::kPsExchange, 2}, {Algorithm::kPsExchange, 3}};
+}
+inline std::vector<Way> AllWays() {
+  std::vector<Way> ways = ClassicWays();
+  for (const Algorithm algorithm :
+       {Algorithm::kStar, Algorithm::kDoubleTree, Algorithm::kHalvingDoubling, Algorithm::kDirect,
+        Algorithm::kHierarchical, Algorithm::kRecursiveDoubling}) {
+    ways.push_back({algorithm});
+  }
+  ways.push_back({Algorithm::kPsExchange, 1, Placement::kColocated});
+  ways.push_back({Algorithm::kPsExchange, 1, Placement::kSplit});
+  return ways;
 }
 
 struct GroupOptions {
@@ -109,7 +171,7 @@ struct GroupOptions {
 // `inputs` ranks that hold input, and the way's servers.
 inline GroupOptions OptionsOf(const Way& way, int inputs) {
   GroupOptions options;
-  options.n = inputs + way.servers;
+  options.n = inputs + way.spare();
   options.way = way;
   return options;
 }
@@ -117,10 +179,10 @@ inline GroupOptions OptionsOf(const Way& way, int inputs) {
 class RankGroup {
  public:
   explicit RankGroup(const GroupOptions& options) : options_(options) {
+    const int channels =
+        LinkChannelsOf({.algorithm = options.way.algorithm, .channels = options.channels});
     std::vector<std::unique_ptr<Link>> links =
-        options.transport == Transport::kTcp
-            ? ConnectTcpLinks(options.n, options.channels, options.limits, clock_, abort_)
-            : MakeInProcessLinks({options.n, options.channels}, options.limits, clock_, abort_);
+        MakeLinks(options.transport, options.n, channels, options.limits, clock_, abort_);
     for (int rank = 0; rank < options.n; ++rank) {
       std::vector<FaultRule> rules;
       for (const auto& [owner, rule] : options.faults) {
@@ -130,6 +192,7 @@ class RankGroup {
       communicator.algorithm = options.way.algorithm;
       communicator.channels = options.channels;
       communicator.servers = options.way.servers;
+      communicator.placement = options.way.placement;
       communicator.limits = options.limits;
       std::unique_ptr<Link> link =
           MakeFaultLink(std::move(links[static_cast<size_t>(rank)]), std::move(rules), clock_);
@@ -155,7 +218,7 @@ class RankGroup {
   const Clock& clock() const { return clock_; }
   Abort& abort() { return abort_; }
   int n() const { return options_.n; }
-  int inputs() const { return options_.n - options_.way.servers; }
+  int inputs() const { return options_.n - options_.way.spare(); }
 
  private:
   const GroupOptions options_;

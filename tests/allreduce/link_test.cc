@@ -1,9 +1,10 @@
-// The link's own promises, on both transports: order, back-pressure, deadlines that name peers, and
+// The link's own promises, on every transport: order, back-pressure, deadlines that name peers, and
 // reports that pass blocked data.
 #include "allreduce/transport/link.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <array>
 #include <cstdint>
@@ -22,11 +23,7 @@ constexpr int64_t kExpiryMs = 300;
 
 class LinkTest : public testing::TestWithParam<Transport> {
  protected:
-  void Make(int n) {
-    links_ = GetParam() == Transport::kTcp
-                 ? ConnectTcpLinks(n, 1, limits_, clock_, abort_)
-                 : MakeInProcessLinks({.world_size = n, .epoch = 1}, limits_, clock_, abort_);
-  }
+  void Make(int n) { links_ = MakeLinks(GetParam(), n, /*channels=*/1, limits_, clock_, abort_); }
   Link& at(int rank) { return *links_[static_cast<size_t>(rank)]; }
   int64_t After(int64_t ms) const { return clock_.NowNs() + ms * kNsPerMs; }
 
@@ -97,6 +94,25 @@ TEST_P(LinkTest, ADeadlineNamesThePeersWithPendingRequests) {
   at(0).Cancel();
   EXPECT_THAT(at(0).AwaitReports(After(1)),
               StatusIs(StatusCode::kDeadlineExceeded, "rank 0 got no more reports"));
+}
+
+// CASES R03, R51: it sleeps, whatever it looked at before.
+TEST_P(LinkTest, ABlockedRankUsesUnderFivePercentOfACpu) {
+  Make(4);
+  std::array<std::byte, 1> byte{};
+  std::array<RecvRequest, 3> recvs = {Recv(1, 0, byte), Recv(2, 0, byte), Recv(3, 0, byte)};
+  for (RecvRequest& recv : recvs) at(0).PostRecv(&recv);
+  const auto cpu_ns = [] {
+    rusage usage{};
+    CHECK_EQ(getrusage(RUSAGE_THREAD, &usage), 0);
+    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * kNsPerSecond +
+           (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1'000;
+  };
+  constexpr int64_t kWaitMs = 600;
+  const int64_t before_ns = cpu_ns();
+  EXPECT_THAT(at(0).Progress(After(kWaitMs)), StatusIs(StatusCode::kDeadlineExceeded, "waited"));
+  EXPECT_LT(cpu_ns() - before_ns, kWaitMs * kNsPerMs / 20);
+  at(0).Cancel();
 }
 
 // Nobody receives: the connection fills up and holds the sender back, but a report still gets
@@ -196,7 +212,8 @@ TEST_P(LinkTest, AnAbortThatIsThereEndsAWaitBeforeItStarts) {
 std::string TransportName(const testing::TestParamInfo<Transport>& info) {
   return NameOf(info.param);
 }
-INSTANTIATE_TEST_SUITE_P(All, LinkTest, testing::Values(Transport::kInProcess, Transport::kTcp),
+INSTANTIATE_TEST_SUITE_P(All, LinkTest,
+                         testing::Values(Transport::kInProcess, Transport::kTcp, Transport::kShm),
                          TransportName);
 
 }  // namespace

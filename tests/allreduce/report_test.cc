@@ -122,6 +122,34 @@ TEST(CallTest, TextsNameWhatCallsDifferIn) {
   call.algorithm = Algorithm::kRing;
   call.servers = 0;
   EXPECT_EQ(ToString(call), "ping_pong #3 (bf16, count 9, ring, 2 channels, tiles of 64 bytes)");
+  call.operation = Operation::kReduce;
+  call.placement = Placement::kSplit;
+  call.group = 0xabc;
+  EXPECT_EQ(
+      ToString(call),
+      "reduce #3 of group 0000000000000abc (bf16 max root 1, count 9, ring, split, 2 channels, "
+      "tiles of 64 bytes)");
+  call.operation = Operation::kGroup;
+  call.list = 0x12;
+  call.group = 0;
+  call.placement = Placement::kSpare;
+  call.group_size = 4;
+  EXPECT_EQ(
+      ToString(call),
+      "group #3 (bf16 ranks 0000000000000012, count 9, ring, groups of 4, 2 channels, tiles of "
+      "64 bytes)");
+}
+
+// Two groups of one link are told apart by what made them; none is the whole link's 0.
+TEST(CallTest, GroupsHaveFingerprintsOfTheirOwn) {
+  CallDescription creation;
+  creation.operation = Operation::kGroup;
+  creation.list = FingerprintOfRanks({0, 1});
+  const uint64_t first = FingerprintOfGroup(creation);
+  EXPECT_NE(first, 0U);
+  creation.sequence = 1;
+  EXPECT_NE(FingerprintOfGroup(creation), first);
+  EXPECT_NE(FingerprintOfRanks({0, 1}), FingerprintOfRanks({1, 0}));
 }
 
 // Each field is part of what is compared and hashed.
@@ -158,6 +186,73 @@ TEST(ExplainTest, AMismatchIsHeavierThanALossAndBothAreNamed) {
   EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument, "count 8, ring"));
   EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument, "count 9, ring"));
   EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument, "lost: rank 2"));
+}
+
+// CASES R02: a line a rank, the first that differs from most marked.
+TEST(ExplainTest, AMismatchListsEveryRankAndMarksTheFirstThatDiffers) {
+  FailureReport other = Report(absl::InvalidArgumentError("x"));
+  other.call.operation = Operation::kBroadcast;
+  other.call.root = 0;
+  const absl::Status status = Explain(View({Answer(), Answer(), other, std::nullopt, other}));
+  const std::string usual = "all_reduce #0 (f32 sum, count 8, ring, 1 channel, tiles of 0 bytes)";
+  const std::string odd = "broadcast #0 (f32 root 0, count 8, ring, 1 channel, tiles of 0 bytes)";
+  EXPECT_THAT(status,
+              StatusIs(StatusCode::kInvalidArgument,
+                       "rebuild it\n  rank 0: " + usual + "\n  rank 1: " + usual +
+                           "\n> rank 2: " + odd + "\n  rank 3: no report\n  rank 4: " + odd));
+}
+
+TEST(ExplainTest, LongTablesAreCutButShowTheMarkedRank) {
+  std::vector<std::optional<FailureReport>> reports(100, Answer());
+  reports[80]->call.count = 9;
+  reports[80]->cause = absl::InvalidArgumentError("x");
+  const std::string message(Explain(View(reports)).message());
+  EXPECT_THAT(message, HasSubstr("\n  rank 63: "));
+  EXPECT_THAT(message, Not(HasSubstr("\n  rank 64: ")));
+  EXPECT_THAT(message, HasSubstr("\n> rank 80: "));
+  EXPECT_THAT(message, HasSubstr("\n  and 35 more ranks"));
+}
+
+// Rank 0's row waits for its own partner; what ended it is in another group, where rank 3 is
+// missing.
+TEST(ExplainTest, AFailureOfAnotherGroupNamesWhoIsMissingThere) {
+  FailureReport own = Answer();
+  own.call.group = 1;
+  FailureReport first = Report(absl::DeadlineExceededError("x"));
+  first.call.group = 2;
+  first.waiting_for = {3};
+  FailureView view = View({own, std::nullopt, first, std::nullopt});
+  view.expected = {1, 1, 0, 0};
+  const absl::Status status = Explain(view);
+  EXPECT_THAT(status, StatusIs(StatusCode::kDeadlineExceeded,
+                               "another group over the same link failed first: all_reduce #0 of "
+                               "group 0000000000000002"));
+  EXPECT_THAT(status, StatusIs(StatusCode::kDeadlineExceeded, "on rank 2; missing: rank 3. "));
+}
+
+TEST(ExplainTest, OnlyMembersOfAGroupAreMissed) {
+  FailureReport own = Report(absl::DeadlineExceededError("x"));
+  own.call.group = 1;
+  FailureView view = View({own, std::nullopt, std::nullopt, std::nullopt});
+  view.expected = {1, 0, 1, 0};
+  EXPECT_THAT(Explain(view), StatusIs(StatusCode::kDeadlineExceeded, "missing: rank 2."));
+}
+
+// Same sequence number in two groups is no mismatch; a message that did not fit shows that they
+// met.
+TEST(ExplainTest, CallsOfTwoGroupsDifferOnlyWhereAMessageDidNotFit) {
+  for (const bool met : {false, true}) {
+    FailureReport own = Report(met ? absl::InvalidArgumentError("belongs to another call")
+                                   : absl::DeadlineExceededError("x"));
+    FailureReport other = Answer();
+    other.call.group = 1;
+    const absl::Status status = Explain(View({own, other}));
+    EXPECT_THAT(status, StatusIs(met ? StatusCode::kInvalidArgument : StatusCode::kDeadlineExceeded,
+                                 met ? "the calls differ: all_reduce #0 ("
+                                     : "ranks wait in calls of different groups: all_reduce #0 ("));
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("all_reduce #0 of group 0000000000000001"));
+  }
 }
 
 TEST(ExplainTest, RanksOneCallApartAreNoMismatch) {

@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -26,6 +28,24 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr int64_t kExpiryMs = 300;
+
+// Connected sockets of this process under this congestion control.
+int ConnectionsUnder(const std::string& congestion_control) {
+  constexpr int kFdsMax = 1'024;
+  int found = 0;
+  for (int fd = 0; fd < kFdsMax; ++fd) {
+    std::array<char, 16> name{};
+    socklen_t name_size = name.size();
+    sockaddr_storage peer{};
+    socklen_t peer_size = sizeof(peer);
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_size) == 0 &&
+        getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), &name_size) == 0 &&
+        congestion_control == name.data()) {
+      ++found;
+    }
+  }
+  return found;
+}
 
 class MeshTest : public testing::Test {
  protected:
@@ -163,6 +183,31 @@ TEST_F(MeshTest, RefusesAGroupThatMakesNoSense) {
   group = Group(0);
   group.token = std::string(257, 'x');
   EXPECT_THAT(Connect(group).status(), StatusIs(StatusCode::kInvalidArgument, "at most 256"));
+}
+
+TEST_F(MeshTest, RefusesACongestionControlThatThereIsNot) {
+  ListenFor(2);
+  TcpGroup group = Group(0);
+  group.congestion_control = "carrier_pigeon";
+  const absl::Status status = Connect(group).status();
+  EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument,
+                               "congestion control 'carrier_pigeon' cannot be used"));
+  EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument, TcpCongestionControl()));
+}
+
+TEST_F(MeshTest, TheCongestionControlAskedForIsUsed) {
+  ListenFor(2);
+  std::vector<LinkOr> links;
+  links.emplace_back(absl::UnknownError(""));
+  links.emplace_back(absl::UnknownError(""));
+  OnEachRank(2, [&](int rank) {
+    TcpGroup group = Group(rank);
+    group.congestion_control = "reno";  // every kernel has it
+    links[static_cast<size_t>(rank)] = Connect(group);
+  });
+  ASSERT_THAT(links[0], IsOk());
+  ASSERT_THAT(links[1], IsOk());
+  EXPECT_EQ(ConnectionsUnder("reno"), 2 * 3);  // both ends of the control and of two data channels
 }
 
 // An abort of one process ends its own wait at once, and the others learn who was aborted and why.

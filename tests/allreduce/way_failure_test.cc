@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "allreduce/host/executor.h"
 #include "base/status.h"
 #include "tests/allreduce/group.h"
 #include "tests/allreduce/tier.h"
@@ -122,7 +123,7 @@ TEST_P(WayFailureTest, AnotherOperationIsNamedWithItsRankAndNumber) {
 
 // A rank that only sums may be through without another one like it, and tells its next call.
 TEST_P(WayFailureTest, AMissingRankIsNamedByAllOthers) {
-  const int n = kInputs + std::get<Way>(GetParam()).servers;
+  const int n = kInputs + std::get<Way>(GetParam()).spare();
   for (const int missing : kFullTier ? std::vector<int>{0, 1, n - 1} : std::vector<int>{n - 1}) {
     RankGroup group(Options(kExpiryMs));
     const std::vector<absl::Status> statuses = group.Run([&](int rank, Communicator& communicator) {
@@ -143,7 +144,7 @@ TEST_P(WayFailureTest, AMissingRankIsNamedByAllOthers) {
 // CASES R03. A rank that is through with the call has its right result and learns it in the next.
 TEST_P(WayFailureTest, ARankThatDiesInTheMiddleIsNamedByAllSurvivors) {
   const Way way = std::get<Way>(GetParam());
-  const int n = kInputs + way.servers;
+  const int n = kInputs + way.spare();
   for (int dying = 0; dying < n; ++dying) {
     for (const int sends : {1, 5, 18}) {
       GroupOptions options = Options(10'000);
@@ -177,7 +178,11 @@ std::string WayName(const testing::TestParamInfo<std::tuple<Way, Transport>>& in
 // failure_test.cc has the ring's in quick.
 std::vector<Way> FailingWays() {
   if (kFullTier) return AllWays();
-  return {{Algorithm::kNaive}, {Algorithm::kTree}, {Algorithm::kPsExchange, 2}};
+  return {{Algorithm::kNaive},
+          {Algorithm::kTree},
+          {Algorithm::kHalvingDoubling},
+          {Algorithm::kDirect},
+          {Algorithm::kPsExchange, 2}};
 }
 std::vector<Transport> FailingTransports() {
   if (kFullTier) return {Transport::kInProcess, Transport::kTcp};
@@ -212,12 +217,12 @@ TEST(MixedWaysTest, AreNamedWithTheirRanks) {
       statuses[r] = AllReduce(communicator.get(), 8);
     });
     for (const absl::Status& status : statuses) {
-      for (const char* part :
-           {"ring, 1 channel, tiles of 1048576 bytes) on rank 0",
-            "tree, 1 channel, tiles of 1048576 bytes) on rank 1",
-            "ps_exchange, 1 server, 1 channel, tiles of 1048576 bytes) on rank 2",
-            "ps_exchange, 2 servers, 1 channel, tiles of 1048576 bytes) on "
-            "rank 3"}) {
+      const std::vector<std::string> texts = {"ring, 1 channel", "tree, 1 channel",
+                                              "ps_exchange, 1 server, 1 channel",
+                                              "ps_exchange, 2 servers, 1 channel"};
+      for (size_t rank = 0; rank < texts.size(); ++rank) {
+        const std::string part = absl::StrCat("count 8, ", texts[rank], ", tiles of ", kTileBytes,
+                                              " bytes) on rank ", rank);
         EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument, part));
       }
     }

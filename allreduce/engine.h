@@ -1,0 +1,52 @@
+// engine.h: other libraries' collectives (Open MPI, Gloo) behind communicator.h, so that a
+// cluster's own engine can carry an experiment. The same call check and the same errors as the host
+// engine's: before each collective a barrier of empty messages over `control` carries the call's
+// fingerprint, and what fails there or inside the library is explained over it. The libraries live
+// in shared objects of ours beside the program, loaded on demand: a program starts without them.
+// MPI needs processes started by mpirun, one communicator a process: MPI starts and ends with it.
+// Errors: FailedPrecondition (shared object or library absent: names the Debian package; not under
+// mpirun; mpirun's size differs from the group's), then those of communicator.h.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "allreduce/communicator.h"
+#include "allreduce/transport/link.h"
+#include "base/abort.h"
+#include "base/clock.h"
+#include "base/limits.h"
+
+namespace lockstep {
+
+enum class Engine : uint8_t { kMpi = 0, kGloo = 1 };
+inline constexpr std::array kEngines = {Engine::kMpi, Engine::kGloo};
+const char* NameOf(Engine engine);  // "mpi", "gloo"
+std::optional<Engine> EngineNamed(std::string_view name);
+
+struct EngineOptions {
+  Engine engine = Engine::kGloo;
+  std::string library_dir;  // holds liblockstep_mpi.so, liblockstep_gloo.so: the program's folder
+  std::string host;         // address of this rank that others reach: Gloo listens there
+  int mpi_world_size = 0;   // OMPI_COMM_WORLD_SIZE as main reads it; 0: not started by mpirun
+  Limits limits;
+};
+
+// Can it be loaded here? OK, or FailedPrecondition as above.
+absl::Status CheckEngine(Engine engine, const std::string& library_dir);
+
+// Ranks are those of `control`. A collective call: every rank makes it. `clock` and `abort` must
+// outlive the communicator. Its differences: traffic() is that of the control mesh (the library
+// does not tell its own), MeasureLink has no result, AdditionOrder is "" (unknown), messages are
+// not logged, and ReduceScatter over Gloo moves as much as AllReduce.
+absl::StatusOr<std::unique_ptr<Communicator>> MakeEngineCommunicator(const EngineOptions& options,
+                                                                     std::unique_ptr<Link> control,
+                                                                     const Clock& clock,
+                                                                     const Abort& abort);
+
+}  // namespace lockstep
