@@ -39,7 +39,17 @@ struct Arguments {
   bool trains() const { return role == kWorker; }
 };
 
-// From joining to the coordinator's stop. `member` is set once the member has joined.
+// One group: from its links to the end of the run, or to the death of the group.
+absl::Status WorkInGroup(const Arguments& arguments, Listener listener, Member* member,
+                         StepLoop* loop) {
+  RETURN_IF_ERROR(loop->Connect(member->start(), std::move(listener), member->group_abort()));
+  RETURN_IF_ERROR(member->Connected());
+  RETURN_IF_ERROR(loop->Run(member));
+  return arguments.trains() ? member->Done(loop->step()) : member->AwaitStop();
+}
+
+// From joining to the coordinator's stop, through as many groups as it takes. `member` is set once
+// the member has joined.
 absl::Status Work(const Arguments& arguments, Abort* abort, std::unique_ptr<Member>* member,
                   std::unique_ptr<StepLoop>* loop) {
   static const MonotonicClock clock;
@@ -55,17 +65,20 @@ absl::Status Work(const Arguments& arguments, Abort* abort, std::unique_ptr<Memb
   const Start& start = (*member)->start();
   LoopContext context{.index = arguments.rank,
                       .token = arguments.token,
-                      .listener = std::move(listener),
                       .limits = LimitsFrom(start.run().experiment().limits()),
-                      .clock = &clock,
-                      .abort = abort};
+                      .clock = &clock};
   context.started = DescribeProcess(arguments.role, arguments.rank, start.run());
   context.started.set_congestion_control(TcpCongestionControl());
   ASSIGN_OR_RETURN(*loop, arguments.trains() ? MakeTrainer(start, std::move(context))
                                              : MakeSummingRank(start, std::move(context)));
-  RETURN_IF_ERROR((*member)->Connected());
-  RETURN_IF_ERROR((*loop)->Run(member->get()));
-  return arguments.trains() ? (*member)->Done((*loop)->step()) : (*member)->AwaitStop();
+  while (true) {
+    const absl::Status status =
+        WorkInGroup(arguments, std::move(listener), member->get(), loop->get());
+    if (status.ok() || !(*member)->MayRebuild(status)) return status;
+    (*loop)->LeaveGroup(status);
+    ASSIGN_OR_RETURN(listener, Listen({arguments.listen, 0}));
+    RETURN_IF_ERROR((*member)->Rebuild(status, (*loop)->step(), listener.endpoint.ToString()));
+  }
 }
 
 int Run(const Arguments& arguments) {
@@ -74,7 +87,7 @@ int Run(const Arguments& arguments) {
   std::unique_ptr<Member> member;
   std::unique_ptr<StepLoop> loop;
   absl::Status status = Work(arguments, &abort, &member, &loop);
-  const int64_t step = loop == nullptr ? -1 : loop->step();
+  const int64_t step = loop == nullptr ? kNoState : loop->step();
   if (loop != nullptr) status = loop->RecordEnd(status);
   return Leave({.name = absl::StrCat(arguments.role, " ", arguments.rank),
                 .status = status,

@@ -1,10 +1,11 @@
 #include "worker/step_loop.h"
 
-#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/member/group_state.h"
 #include "base/member/process.h"
 #include "base/status.h"
 #include "worker/gradient_check.h"
@@ -31,72 +32,163 @@ StepExchangeOptions ExchangeOptions(const Experiment& experiment, const Limits& 
                              limits.answer_grace_ms + kSchedulingGraceMs};
 }
 
+LinkFault LinkFaultOf(Fault::Kind kind) {
+  switch (kind) {
+    case Fault::DROP:
+      return LinkFault::kDrop;
+    case Fault::DUPLICATE:
+      return LinkFault::kDuplicate;
+    case Fault::CORRUPT:
+      return LinkFault::kCorrupt;
+    default:
+      CHECK(kind == Fault::DELAY) << Fault::Kind_Name(kind);
+      return LinkFault::kDelay;
+  }
+}
+
+// Messages on the first channel to a peer that is in the group; CORRUPT damages the header, which
+// the receiver checks: a payload's bits belong to BITFLIP.
+std::vector<FaultRule> FaultRules(const std::vector<PlannedFault>& faults, const Start& start) {
+  std::vector<FaultRule> rules;
+  for (const PlannedFault& planned : faults) {
+    const Fault::Of& message = planned.fault.message();
+    for (const MemberInfo& member : start.member()) {
+      if (member.role() != WORKER || member.index() != message.to()) continue;
+      rules.push_back({.fault = LinkFaultOf(planned.fault.kind()),
+                       .peer = RankOf(start, message.to()),
+                       .first = message.nth(),
+                       .delay_ms = DurationMs(planned.fault.for_()).value_or(0),
+                       .tag = planned.index});
+    }
+  }
+  return rules;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StepLoop>> StepLoop::Create(const Start& start, LoopContext context,
                                                            std::unique_ptr<GradientSource> source) {
+  const std::string path =
+      RecordPath(start.run().record_dir(), context.started.role(), context.index, start.epoch());
   ASSIGN_OR_RETURN(std::unique_ptr<RecordWriter> records,
-                   RecordWriter::Create(
-                       RecordPath(start.run().record_dir(), context.started.role(), context.index),
-                       *context.clock));
+                   RecordWriter::Create(path, *context.clock));
   std::unique_ptr<StepLoop> loop(
-      new StepLoop(start, context, std::move(source), std::move(records)));
-  RETURN_IF_ERROR(loop->Begin(start, std::move(context)));
+      new StepLoop(start, std::move(context), std::move(source), std::move(records)));
+  loop->RecordStarted(start.run().experiment());
+  // Without the broadcast each worker is to start from values of its own.
+  const int own = start.run().experiment().broadcast_start() ? 0 : loop->context_.index;
+  loop->source_->model().Init(start.run().seed() + static_cast<uint64_t>(own));
   return loop;
 }
 
-StepLoop::StepLoop(const Start& start, const LoopContext& context,
-                   std::unique_ptr<GradientSource> source, std::unique_ptr<RecordWriter> records)
+StepLoop::StepLoop(const Start& start, LoopContext context, std::unique_ptr<GradientSource> source,
+                   std::unique_ptr<RecordWriter> records)
     : steps_(start.run().experiment().train().steps()),
-      index_(context.index),
-      trains_(context.trains),
-      clock_(*context.clock),
+      context_(std::move(context)),
+      clock_(*context_.clock),
       source_(std::move(source)),
       buckets_(BucketsOf(start.run().experiment(), source_->model())),
-      nan_steps_(NanStepsOf(start.run().experiment(), index_)),
       records_(std::move(records)),
-      probe_(start.run().experiment().probe().every(), steps_, context.limits, clock_,
+      plan_(start.run().experiment(), absl::StrCat(context_.started.role(), ":", context_.index),
+            records_.get()),
+      probe_(start.run().experiment().probe().every(), steps_, context_.limits, clock_,
              records_.get()),
       traced_(TracedStepsOf(start.run())),
-      messages_(kTracedMessagesMax) {}
+      messages_(kTracedMessagesMax),
+      step_(start.epoch() > kFirstEpoch ? kNoState : 0) {
+  message_faults_.strikes = [this](int fault) { RecordMessageFault(fault); };
+}
 
-// Links up, start values spread, both recorded.
-absl::Status StepLoop::Begin(const Start& start, LoopContext context) {
-  const Experiment& experiment = start.run().experiment();
-  Model& model = source_->model();
+void StepLoop::RecordStarted(const Experiment& experiment) {
+  const int64_t parameters = source_->model().parameter_count();
   Record record;
-  *record.mutable_started() = context.started;
-  record.mutable_started()->set_parameters(model.parameter_count());
-  record.mutable_started()->set_gradient_bytes(model.parameter_count() *
+  *record.mutable_started() = context_.started;
+  record.mutable_started()->set_parameters(parameters);
+  record.mutable_started()->set_gradient_bytes(parameters *
                                                SizeOf(DtypeFrom(experiment.wire_dtype(0))));
   record.mutable_started()->set_buckets(static_cast<int>(buckets_.size()));
   records_->Write(record);
-  // Without the broadcast each worker is to start from values of its own.
-  const int own = experiment.broadcast_start() ? 0 : index_;
-  model.Init(start.run().seed() + static_cast<uint64_t>(own));
-  const Limits limits = context.limits;
-  const Abort& abort = *context.abort;
-  ASSIGN_OR_RETURN(synchronizer_, MakeSynchronizer(start, {.index = index_,
-                                                           .trains = trains_,
-                                                           .token = context.token,
-                                                           .listener = std::move(context.listener),
-                                                           .tensors = model.tensors(),
-                                                           .buckets = buckets_,
-                                                           .limits = limits,
-                                                           .clock = &clock_,
-                                                           .abort = &abort}));
+}
+
+absl::Status StepLoop::Connect(const Start& start, Listener listener, const Abort& abort) {
+  const Experiment& experiment = start.run().experiment();
+  Model& model = source_->model();
+  start_ = start;
+  if (context_.trains) {
+    RETURN_IF_ERROR(source_->Share(RankOf(start, context_.index), start.run().world_size()));
+  }
+  ASSIGN_OR_RETURN(
+      synchronizer_,
+      MakeSynchronizer(start, {.index = context_.index,
+                               .trains = context_.trains,
+                               .token = context_.token,
+                               .listener = std::move(listener),
+                               .tensors = model.tensors(),
+                               .buckets = buckets_,
+                               .limits = context_.limits,
+                               .clock = &clock_,
+                               .abort = &abort,
+                               .optimizer_state = optimizer_state_,
+                               .faults = plan_.Has(StrikesMessage) ? &message_faults_ : nullptr}));
   RETURN_IF_ERROR(synchronizer_->Begin(model.parameters()));
-  exchange_ = std::make_unique<StepExchange>(
-      synchronizer_.get(), ExchangeOptions(experiment, limits, buckets_.size()), clock_, abort);
-  Record set_up;
-  *set_up.mutable_set_up() = SetUpRecord(synchronizer_->set_up(), TakeTraffic(), clock_);
-  records_->Write(set_up);
-  TakeProbe(0);
+  StepExchangeOptions options = ExchangeOptions(experiment, context_.limits, buckets_.size());
+  if (plan_.Has(StrikesProcess)) {
+    options.exchanged = [this](int64_t step, int bucket) { StrikeAfter(step, bucket); };
+  }
+  exchange_ = std::make_unique<StepExchange>(synchronizer_.get(), options, clock_, abort);
+  RecordGroup();
+  if (step_ < start.step() || start.epoch() == kFirstEpoch) {  // a state not probed yet
+    if (step_ == kNoState) plan_.BeginAfter(start.step());
+    step_ = start.step();
+    TakeProbe(step_);
+  }
   return records_->status();
 }
 
+// The group stands and the state is there.
+void StepLoop::RecordGroup() {
+  Record record;
+  if (start_.epoch() == kFirstEpoch) {
+    *record.mutable_set_up() = SetUpRecord(synchronizer_->set_up(), TakeTraffic(), clock_);
+  } else {
+    Rebuilt* rebuilt = record.mutable_rebuilt();
+    rebuilt->set_epoch(start_.epoch());
+    rebuilt->set_step(start_.step());
+    rebuilt->set_world_size(start_.run().world_size());
+    rebuilt->set_rank(RankOf(start_, context_.index));
+    rebuilt->set_source(RankOf(start_, start_.source()));
+    rebuilt->set_broken_ns(broken_ns_);
+    rebuilt->set_cause(cause_);
+    // What the broken step had sent in vain is counted here too: no byte is left out.
+    left_over_ += TakeTraffic();
+    *rebuilt->mutable_traffic() = CountOf(std::exchange(left_over_, {}));
+  }
+  records_->Write(record);
+}
+
+void StepLoop::LeaveGroup(const absl::Status& cause) {
+  broken_ns_ = clock_.NowNs();
+  cause_ = absl::StrCat(cause.message());
+  int64_t finished = 0;
+  if (exchange_ != nullptr) finished = exchange_->Stop();
+  if (synchronizer_ != nullptr) {
+    const std::span<const float> state = synchronizer_->optimizer_state();
+    optimizer_state_.assign(state.begin(), state.end());
+    if (finished > step_) {  // the update was made, only the waiting for it was cut short
+      step_ = finished;
+      TakeProbe(step_);
+    }
+    left_over_ += exchange_ != nullptr ? TakeTraffic() : synchronizer_->traffic();
+  }
+  exchange_.reset();
+  synchronizer_.reset();
+  counted_ = {};
+  messages_.Take();
+}
+
 absl::Status StepLoop::Run(Member* member) {
-  for (int64_t step = 1; step <= steps_; ++step) {
+  while (step_ < steps_) {
+    const int64_t step = step_ + 1;
     RETURN_IF_ERROR(OneStep(step));
     step_ = step;
     member->FinishedStep(step);
@@ -106,12 +198,37 @@ absl::Status StepLoop::Run(Member* member) {
   return absl::OkStatus();
 }
 
+// Planned faults of this step, its messages' ones included.
+void StepLoop::StrikeBefore(int64_t step) {
+  if (plan_.empty()) return;
+  for (const PlannedFault& planned : plan_.Due(step, StrikesProcess)) plan_.Inject(planned, step);
+  nan_faults_ = plan_.Due(step, [](Fault::Kind kind) { return kind == Fault::NAN_GRADIENT; });
+  due_messages_ = plan_.Due(step, StrikesMessage);
+  message_faults_.rules = FaultRules(due_messages_, start_);
+  message_faults_.armed = true;
+}
+
+// In the thread that exchanged the bucket.
+void StepLoop::StrikeAfter(int64_t step, int bucket) {
+  for (const PlannedFault& planned : plan_.Due(step, StrikesProcess, bucket)) {
+    plan_.Inject(planned, step);
+  }
+}
+
+// In the thread that exchanges, before the message is touched.
+void StepLoop::RecordMessageFault(int fault) {
+  for (const PlannedFault& planned : due_messages_) {
+    if (planned.index == fault) plan_.Record(planned, step_ + 1);
+  }
+}
+
 absl::Status StepLoop::OneStep(int64_t step) {
   const bool traced = traced_.from <= step && step < traced_.until;
   synchronizer_->LogMessages(traced ? &messages_ : nullptr);
   Model& model = source_->model();
   Timing timing;
   const int64_t start_ns = clock_.NowNs();
+  StrikeBefore(step);
   ASSIGN_OR_RETURN(const GradientSource::Result result,
                    source_->Compute(step, [&](int tensor) -> absl::Status {
                      return OnTensor(step, tensor, &timing);
@@ -142,7 +259,7 @@ absl::Status StepLoop::OnTensor(int64_t step, int tensor, Timing* timing) {
   const Bucket& bucket = buckets_[timing->next_bucket];
   if (bucket.first_tensor != tensor) return absl::OkStatus();
   ++timing->next_bucket;
-  if (trains_) RETURN_IF_ERROR(CheckBucket(step, bucket));
+  if (context_.trains) RETURN_IF_ERROR(CheckBucket(step, bucket));
   timing->backward_end_ns = clock_.NowNs();
   absl::Status status = exchange_->Ready(step, bucket, source_->model().gradients());
   timing->sync_ns += clock_.NowNs() - timing->backward_end_ns;
@@ -153,14 +270,18 @@ absl::Status StepLoop::OnTensor(int64_t step, int tensor, Timing* timing) {
 absl::Status StepLoop::CheckBucket(int64_t step, const Bucket& bucket) {
   Model& model = source_->model();
   const bool holds_first = bucket.offset == 0 && bucket.count > 0;
-  if (holds_first && std::find(nan_steps_.begin(), nan_steps_.end(), step) != nan_steps_.end()) {
-    model.gradients()[0] = std::numeric_limits<float>::quiet_NaN();
+  if (holds_first) {
+    for (const PlannedFault& planned : std::exchange(nan_faults_, {})) {
+      plan_.Record(planned, step);
+      model.gradients()[0] = std::numeric_limits<float>::quiet_NaN();
+    }
   }
-  return CheckFinite({.step = step, .worker = index_}, model.tensors(), bucket, model.gradients());
+  return CheckFinite({.step = step, .worker = context_.index}, model.tensors(), bucket,
+                     model.gradients());
 }
 
 void StepLoop::TakeProbe(int64_t step) {
-  if (!trains_ || !probe_.Due(step)) return;
+  if (!context_.trains || !probe_.Due(step)) return;
   probe_.Take(step, source_->model().parameters(), synchronizer_->optimizer_state());
 }
 
@@ -176,6 +297,7 @@ absl::Status StepLoop::RecordEnd(const absl::Status& status) {
 
 // Since the previous call. After an error a call may still be under way: it is not counted.
 Traffic StepLoop::TakeTraffic() {
+  if (exchange_ == nullptr) return {};
   const Traffic now = exchange_->traffic();
   return now - std::exchange(counted_, now);
 }

@@ -1,6 +1,10 @@
 // step_loop.h: what every rank does with its steps, whether it trains or only sums: links up, start
 // values spread, then step by step gradients, exchange, record; a rank that trains is probed too.
 // The way to stay in step is behind Synchronizer, the gradients behind GradientSource.
+// Model, optimizer state, records and the number of steps made outlive a group: where one dies the
+// loop leaves it and connects to the next, with whose state it goes on (base/member/group_state.h).
+// SHRINK: the survivors share the same global batch and divide by their number, so batch and
+// learning rate stay what they were.
 // Errors: DataLoss (a gradient that is not finite), the synchronizer's, the record file's.
 // Threads: calls come from one thread; with overlap the exchange has one of its own
 // (sync/step_exchange.h).
@@ -13,9 +17,11 @@
 
 #include "absl/status/statusor.h"
 #include "allreduce/host/message_log.h"
+#include "allreduce/transport/fault_link.h"
 #include "base/abort.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/member/fault_plan.h"
 #include "base/member/member.h"
 #include "base/member/record_writer.h"
 #include "base/socket.h"
@@ -41,27 +47,36 @@ class GradientSource {
   };
   // Fills model().gradients() and calls `ready` as Model::ForwardBackward does.
   virtual absl::StatusOr<Result> Compute(int64_t step, const TensorReady& ready) = 0;
+  // From now on the gradients are those of `rank` among `world_size`.
+  virtual absl::Status Share(int rank, int world_size) = 0;
 };
 
+inline constexpr int64_t kNoState = -1;
+
 struct LoopContext {
-  int index = 0;       // of the member: a worker's rank, or a summing server's number
+  int index = 0;       // of the member: a worker's, or a summing server's
   bool trains = true;  // false: it only sums
   std::string token;
-  Listener listener;  // bound before this member joined
   Limits limits;
   const Clock* clock = nullptr;
-  const Abort* abort = nullptr;
   Started started = {};  // who this process is and what it reads; the loop adds what it exchanges
 };
 
 class StepLoop {
  public:
-  // Brings up the links and spreads rank 0's start values.
+  // `context.clock` must outlive it.
   static absl::StatusOr<std::unique_ptr<StepLoop>> Create(const Start& start, LoopContext context,
                                                           std::unique_ptr<GradientSource> source);
-  // All steps. `member` hears of each finished one.
+  // Brings up the links of `start`'s group and spreads start values: rank 0's, in a rebuilt group
+  // the whole state of the source. `listener` was bound before its endpoint was told; `abort`, the
+  // group's, must outlive the group.
+  absl::Status Connect(const Start& start, Listener listener, const Abort& abort);
+  // All steps left. `member` hears of each finished one.
   absl::Status Run(Member* member);
-  // The last finished step.
+  // Leaves a group that died for `cause`: nothing runs any more, links are closed, and the state is
+  // that after step().
+  void LeaveGroup(const absl::Status& cause);
+  // The last finished step; kNoState: a replacement that has taken nobody's state yet.
   int64_t step() const { return step_; }
   // The last record. Returns `status`, or why it could not be written.
   absl::Status RecordEnd(const absl::Status& status);
@@ -74,9 +89,13 @@ class StepLoop {
     size_t next_bucket = 0;
   };
 
-  StepLoop(const Start& start, const LoopContext& context, std::unique_ptr<GradientSource> source,
+  StepLoop(const Start& start, LoopContext context, std::unique_ptr<GradientSource> source,
            std::unique_ptr<RecordWriter> records);
-  absl::Status Begin(const Start& start, LoopContext context);
+  void RecordStarted(const Experiment& experiment);
+  void RecordGroup();
+  void StrikeBefore(int64_t step);
+  void StrikeAfter(int64_t step, int bucket);
+  void RecordMessageFault(int fault);
   absl::Status OneStep(int64_t step);
   absl::Status OnTensor(int64_t step, int tensor, Timing* timing);
   absl::Status CheckBucket(int64_t step, const Bucket& bucket);
@@ -84,19 +103,26 @@ class StepLoop {
   Traffic TakeTraffic();
 
   const int64_t steps_;
-  const int index_;
-  const bool trains_;
+  const LoopContext context_;
   const Clock& clock_;
   const std::unique_ptr<GradientSource> source_;
   const std::vector<Bucket> buckets_;
-  const std::vector<int64_t> nan_steps_;  // planned faults of this worker
   std::unique_ptr<RecordWriter> records_;
+  FaultPlan plan_;                          // of this worker
+  std::vector<PlannedFault> nan_faults_;    // of the step being made
+  std::vector<PlannedFault> due_messages_;  // likewise
+  ArmedFaults message_faults_;
   Probe probe_;
   const TracedSteps traced_;
   MessageLog messages_;
   std::unique_ptr<Synchronizer> synchronizer_;
   std::unique_ptr<StepExchange> exchange_;  // uses all of the above
-  Traffic counted_;
+  std::vector<float> optimizer_state_;      // of the group before
+  Start start_;                             // of the group
+  Traffic counted_;                         // of the group's
+  Traffic left_over_;                       // of groups that were left, not recorded yet
+  int64_t broken_ns_ = 0;                   // when the group before died
+  std::string cause_;                       // why
   int64_t step_ = 0;
 };
 

@@ -3,10 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "base/member/process.h"
 #include "base/numeric/fold.h"
 
@@ -76,19 +72,6 @@ TracedSteps TracedStepsOf(const RunConfig& run) {
   const int64_t steps = run.experiment().train().steps();
   const int64_t first = std::min(kWarmUpStepsMax, steps / kWarmUpShare) + 1;
   return {first, first + run.experiment().trace().steps()};
-}
-
-std::vector<int64_t> NanStepsOf(const Experiment& experiment, int rank) {
-  constexpr char kWorker[] = "worker:";
-  std::vector<int64_t> steps;
-  for (const Fault& fault : experiment.fault()) {
-    int worker = -1;
-    const absl::string_view target = fault.target();
-    if (fault.kind() != Fault::NAN_GRADIENT || !absl::StartsWith(target, kWorker)) continue;
-    if (!absl::SimpleAtoi(absl::StripPrefix(target, kWorker), &worker) || worker != rank) continue;
-    steps.push_back(fault.at().step());
-  }
-  return steps;
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // step_record.h: a rank's set-up and steps as the messages of proto/record.proto; which steps are
-// traced; which faults are planned for it. Pure, but for the clock of FoldNsPerByte.
+// traced. Pure, but for the clock of FoldNsPerByte.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,5 @@ struct TracedSteps {
   int64_t until = 0;
 };
 TracedSteps TracedStepsOf(const RunConfig& run);
-
-// Steps at which a fault of kind NAN_GRADIENT strikes worker `rank`.
-std::vector<int64_t> NanStepsOf(const Experiment& experiment, int rank);
 
 }  // namespace lockstep

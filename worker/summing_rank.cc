@@ -23,6 +23,8 @@ class NoGradients final : public GradientSource {
     return Result{};
   }
 
+  absl::Status Share(int /*rank*/, int /*world_size*/) override { return absl::OkStatus(); }
+
  private:
   const std::unique_ptr<Model> model_;
 };

@@ -2,33 +2,64 @@
 
 #include <utility>
 
+#include "base/member/group_state.h"
 #include "base/status.h"
 #include "worker/data/dataset.h"
 #include "worker/data/sampler.h"
 #include "worker/model/factory.h"
+#include "worker/sync/factory.h"
 
 namespace lockstep {
 namespace {
 
 class BatchGradients final : public GradientSource {
  public:
-  BatchGradients(Dataset dataset, Sampler sampler, std::unique_ptr<Model> model)
-      : dataset_(std::move(dataset)), sampler_(std::move(sampler)), model_(std::move(model)) {}
+  BatchGradients(Dataset dataset, const SamplerOptions& order, Sampler sampler,
+                 std::unique_ptr<Model> model)
+      : dataset_(std::move(dataset)),
+        order_(order),
+        sampler_(std::move(sampler)),
+        model_(std::move(model)) {}
 
   Model& model() override { return *model_; }
 
   absl::StatusOr<Result> Compute(int64_t step, const TensorReady& ready) override {
     Gather(dataset_, sampler_.Batch(step), &samples_);
     ASSIGN_OR_RETURN(const double loss,
-                     model_->ForwardBackward({samples_.inputs, samples_.labels}, ready));
+                     model_->ForwardBackward({samples_.inputs, samples_.labels}, [&](int tensor) {
+                       Weigh(tensor);
+                       return ready(tensor);
+                     }));
     return Result{loss, static_cast<int>(samples_.labels.size())};
   }
 
+  absl::Status Share(int rank, int world_size) override {
+    order_.uneven_shares = order_.uneven_shares || world_size != order_.world_size;
+    order_.rank = rank;
+    order_.world_size = world_size;
+    ASSIGN_OR_RETURN(sampler_, Sampler::Make(order_));
+    weight_ = static_cast<float>(static_cast<double>(sampler_.rank_batch() * world_size) /
+                                 static_cast<double>(order_.global_batch));
+    return absl::OkStatus();
+  }
+
  private:
+  // The mean over workers of their means is that over samples only where all shares are equal.
+  void Weigh(int tensor) {
+    if (weight_ == 1.0F) return;
+    const TensorSpan& span = model_->tensors()[static_cast<size_t>(tensor)].span;
+    for (float& value : model_->gradients().subspan(static_cast<size_t>(span.offset),
+                                                    static_cast<size_t>(span.count))) {
+      value *= weight_;
+    }
+  }
+
   const Dataset dataset_;
+  SamplerOptions order_;
   Sampler sampler_;
   const std::unique_ptr<Model> model_;
   Samples samples_;
+  float weight_ = 1;  // of this worker's mean in the mean over workers
 };
 
 }  // namespace
@@ -37,19 +68,20 @@ absl::StatusOr<std::unique_ptr<StepLoop>> MakeTrainer(const Start& start, LoopCo
   const RunConfig& run = start.run();
   const Experiment& experiment = run.experiment();
   ASSIGN_OR_RETURN(Dataset dataset, LoadDataset(experiment.data()));
-  ASSIGN_OR_RETURN(Sampler sampler,
-                   Sampler::Make({.seed = run.seed(),
-                                  .samples = dataset.samples,
-                                  .global_batch = experiment.train().global_batch(0),
-                                  .rank = context.index,
-                                  .world_size = run.world_size()}));
+  const SamplerOptions order = {.seed = run.seed(),
+                                .samples = dataset.samples,
+                                .global_batch = experiment.train().global_batch(0),
+                                .rank = RankOf(start, context.index),
+                                .world_size = run.world_size(),
+                                .uneven_shares = start.epoch() > kFirstEpoch};
+  ASSIGN_OR_RETURN(Sampler sampler, Sampler::Make(order));
   ASSIGN_OR_RETURN(
       std::unique_ptr<Model> model,
       MakeModel(experiment.model(), {.features = dataset.features, .classes = dataset.classes}));
   context.started.set_data_rule(sampler.Rule());
-  return StepLoop::Create(
-      start, std::move(context),
-      std::make_unique<BatchGradients>(std::move(dataset), std::move(sampler), std::move(model)));
+  return StepLoop::Create(start, std::move(context),
+                          std::make_unique<BatchGradients>(std::move(dataset), order,
+                                                           std::move(sampler), std::move(model)));
 }
 
 }  // namespace lockstep

@@ -9,24 +9,11 @@
 #include "base/member/member.h"
 
 namespace lockstep {
-namespace {
-
-// Replaced by how the process ended, once that is known.
-constexpr char kStreamBroke[] = "was lost: its connection to the coordinator broke";
-
-Effect Send(int64_t session, Command command) {
-  return {
-      .kind = Effect::Kind::kSend, .session = session, .command = std::move(command), .line = {}};
-}
-
-Effect Line(std::string line) {
-  return {.kind = Effect::Kind::kLine, .session = 0, .command = {}, .line = std::move(line)};
-}
-
-}  // namespace
 
 Membership::Membership(MembershipConfig config, int64_t now_ns)
     : config_(std::move(config)),
+      on_loss_(OnLossOf(config_.run)),
+      epoch_(config_.epoch),
       phase_since_ns_(now_ns),
       last_line_ns_(now_ns),
       last_beat_ns_(now_ns) {}
@@ -40,8 +27,7 @@ std::vector<Effect> Membership::OnEvent(int64_t session, const MemberEvent& even
   }
   const auto member = Find(session);
   if (member == members_.end()) {
-    effects.push_back(
-        {.kind = Effect::Kind::kClose, .session = session, .command = {}, .line = {}});
+    effects.push_back(Effect::Close(session));
     return effects;
   }
   MemberState& state = member->second;
@@ -52,12 +38,18 @@ std::vector<Effect> Membership::OnEvent(int64_t session, const MemberEvent& even
       OnConnected(&effects, now_ns);
       break;
     case MemberEvent::kBeat:
-      state.step = std::max(state.step, event.beat().step());
+      // One that waits for its group has said what it holds, or holds nothing.
+      if (!state.broken && state.step != kNoState) {
+        state.step = std::max(state.step, event.beat().step());
+      }
       break;
     case MemberEvent::kDone:
       state.done = true;
       state.step = event.done().step();
       OnDone(&effects);
+      break;
+    case MemberEvent::kBroken:
+      OnBroken(member, event.broken(), now_ns, &effects);
       break;
     case MemberEvent::kFailed:
       state.gone = true;
@@ -81,29 +73,48 @@ void Membership::OnJoin(int64_t session, const Join& join, int64_t now_ns,
   const std::string refusal = RefusalOf(join);
   if (!refusal.empty()) {
     answer.mutable_refused()->set_reason(refusal);
-    effects->push_back(Send(session, answer));
-    effects->push_back(
-        {.kind = Effect::Kind::kClose, .session = session, .command = {}, .line = {}});
-    effects->push_back(Line(
+    effects->push_back(Effect::Send(session, answer));
+    effects->push_back(Effect::Close(session));
+    effects->push_back(Effect::Line(
         absl::StrCat("refused ", MemberId{join.role(), join.index()}.ToString(), ": ", refusal)));
     return;
   }
-  members_[{join.role(), join.index()}] = {.session = session, .join = join, .heard_ns = now_ns};
+  MemberState& state = members_[{join.role(), join.index()}];
+  state = {.session = session, .join = join, .heard_ns = now_ns};
   *answer.mutable_accepted()->mutable_limits() = config_.run.experiment().limits();
-  effects->push_back(Send(session, answer));
-  if (members_.size() < Declared().size()) return;
+  effects->push_back(Effect::Send(session, answer));
+  if (phase_ == Phase::kRebuilding) {
+    state.broken = true;
+    state.step = kNoState;
+    Regroup(now_ns, effects);
+  } else if (members_.size() == Declared().size()) {
+    StartGroup(now_ns, effects);
+  }
+}
+
+void Membership::StartGroup(int64_t now_ns, std::vector<Effect>* effects) {
   phase_ = Phase::kConnecting;
   phase_since_ns_ = now_ns;
   Command command;
   Start* start = command.mutable_start();
-  start->set_epoch(config_.epoch);
+  start->set_epoch(epoch_);
   *start->mutable_run() = config_.run;
-  for (const auto& [id, state] : members_) {
+  int workers = 0;
+  for (auto& [id, state] : members_) {
     MemberInfo* info = start->add_member();
     info->set_role(id.role);
     info->set_index(id.index);
     info->set_endpoint(state.join.endpoint());
     info->set_host(state.join.host());
+    state.broken = false;
+    state.connected = false;
+    state.done = false;
+    workers += id.role == WORKER ? 1 : 0;
+  }
+  start->mutable_run()->set_world_size(workers);
+  if (const auto source = Source(); source != members_.end()) {
+    start->set_source(source->first.index);
+    start->set_step(source->second.step);
   }
   SendAll(command, effects);
 }
@@ -132,7 +143,7 @@ std::string Membership::RefusalOf(const Join& join) const {
                         config_.run.world_size());
   }
   if (members_.contains(id)) return absl::StrCat(id.ToString(), " has joined already");
-  if (phase_ != Phase::kJoining) return "the run has started already";
+  if (phase_ != Phase::kJoining && !AwaitsReplacement(id)) return "the run has started already";
   return "";
 }
 
@@ -147,6 +158,7 @@ void Membership::OnConnected(std::vector<Effect>* effects, int64_t now_ns) {
   command.mutable_go();
   go_sent_ = true;
   SendAll(command, effects);
+  if (rebuild_.has_value()) GroupStands(now_ns);
 }
 
 void Membership::OnDone(std::vector<Effect>* effects) {
@@ -157,36 +169,39 @@ void Membership::OnDone(std::vector<Effect>* effects) {
 }
 
 std::vector<Effect> Membership::OnClosed(int64_t session, int64_t now_ns) {
+  std::vector<Effect> effects;
   const auto member = Find(session);
-  if (member == members_.end() || member->second.gone || phase_ == Phase::kStopping) return {};
-  member->second.gone = true;
-  Fail({.member = member->first,
-        .status = absl::UnavailableError(kStreamBroke),
-        .step = StepOf(member->second),
-        .lost = true},
-       now_ns);
-  return {};
+  if (member == members_.end() || member->second.gone || phase_ == Phase::kStopping) return effects;
+  Lose(member, absl::UnavailableError(kStreamBroke), now_ns, &effects);
+  return effects;
 }
 
-std::vector<Effect> Membership::OnExit(const MemberId& member, bool clean, const std::string& how,
-                                       int64_t now_ns) {
-  if (phase_ == Phase::kStopping) return {};
-  const absl::Status status = absl::UnavailableError(how);
-  const auto reported =
-      std::find_if(failures_.begin(), failures_.end(),
-                   [&](const Failure& failure) { return failure.member == member; });
-  const auto joined = members_.find(member);
-  if (reported != failures_.end()) {
+std::vector<Effect> Membership::OnExit(const MemberExit& exit, int64_t now_ns) {
+  std::vector<Effect> effects;
+  if (phase_ == Phase::kStopping) return effects;
+  const auto failed = [&](const Failure& failure) { return failure.member == exit.member; };
+  if (WasLost(exit.pid)) {  // whoever is in its place now is another process
+    if (exit.clean) return effects;
+    ExplainEnd(exit.member, exit.how, &failures_);
+    if (rebuild_.has_value()) rebuild_->Explain(exit.member, exit.how);
+    for (Rebuilding& over : untold_) over.rebuild.Explain(exit.member, exit.how);
+    return effects;
+  }
+  if (std::any_of(failures_.begin(), failures_.end(), failed)) {
     // The stream broke first; how the process ended says more. A member that named its error keeps
     // it.
-    const bool only_lost = reported->status.message() == kStreamBroke;
-    if (only_lost && !clean) reported->status = status;
-    return {};
+    if (!exit.clean) ExplainEnd(exit.member, exit.how, &failures_);
+    return effects;
   }
-  const int64_t step = joined == members_.end() ? 0 : StepOf(joined->second);
-  if (joined != members_.end()) joined->second.gone = true;
-  Fail({.member = member, .status = status, .step = step, .lost = true}, now_ns);
-  return {};
+  const auto joined = members_.find(exit.member);
+  if (joined != members_.end()) {
+    Lose(joined, absl::UnavailableError(exit.how), now_ns, &effects);
+  } else if (AwaitsReplacement(exit.member)) {
+    Replace(exit.member, exit.how, now_ns, &effects);
+  } else {
+    Fail({.member = exit.member, .status = absl::UnavailableError(exit.how), .lost = true}, now_ns);
+  }
+  return effects;
 }
 
 std::vector<Effect> Membership::OnStopRequested(const absl::Status& reason, int64_t /*now_ns*/) {
@@ -198,8 +213,10 @@ std::vector<Effect> Membership::OnStopRequested(const absl::Status& reason, int6
 std::vector<Effect> Membership::OnTick(int64_t now_ns) {
   std::vector<Effect> effects;
   if (phase_ == Phase::kStopping) return effects;
-  CheckLeases(now_ns);
+  CheckLeases(now_ns, &effects);
   CheckDeadlines(now_ns, &effects);
+  CheckRebuild(now_ns, &effects);
+  TellOfRebuilds(now_ns, /*last=*/false, &effects);
   Beats(now_ns, &effects);
   return effects;
 }
@@ -213,6 +230,8 @@ void Membership::Fail(Failure failure, int64_t now_ns) {
   if (phase_ != Phase::kFailing) {
     phase_ = Phase::kFailing;
     phase_since_ns_ = now_ns;
+    if (rebuild_.has_value()) failures_ = rebuild_->causes();
+    rebuild_.reset();
   }
   failures_.push_back(std::move(failure));
 }
@@ -227,9 +246,10 @@ void Membership::CheckDeadlines(int64_t now_ns, std::vector<Effect>* effects) {
            effects);
     } else if ((now_ns - last_line_ns_) / kNsPerMs >= config_.limits.waiting_line_ms) {
       last_line_ns_ = now_ns;
-      effects->push_back(Line(WaitingLine()));
+      effects->push_back(Effect::Line(WaitingLine()));
     }
-  } else if (phase_ == Phase::kConnecting && elapsed_ms >= ConnectingMsMax()) {
+  } else if (phase_ == Phase::kConnecting && !rebuild_.has_value() &&
+             elapsed_ms >= ConnectingMsMax()) {
     // Members end their own waits at connect_timeout_ms with a better message; this is the
     // backstop.
     Stop(absl::DeadlineExceededError(absl::StrCat("not connected after ", elapsed_ms,
@@ -246,17 +266,19 @@ void Membership::CheckDeadlines(int64_t now_ns, std::vector<Effect>* effects) {
   }
 }
 
-void Membership::CheckLeases(int64_t now_ns) {
-  for (auto& [id, state] : members_) {
+void Membership::CheckLeases(int64_t now_ns, std::vector<Effect>* effects) {
+  std::vector<MemberId> silent;
+  for (const auto& [id, state] : members_) {
     const int64_t silence_ms = (now_ns - state.heard_ns) / kNsPerMs;
-    if (state.gone || silence_ms < config_.limits.lease_ms) continue;
-    state.gone = true;
-    Fail({.member = id,
-          .status = absl::UnavailableError(absl::StrCat(
-              "was lost: silent for ", silence_ms, " ms (lease_ms ", config_.limits.lease_ms, ")")),
-          .step = StepOf(state),
-          .lost = true},
-         now_ns);
+    if (!state.gone && silence_ms >= config_.limits.lease_ms) silent.push_back(id);
+  }
+  for (const MemberId& id : silent) {
+    const auto member = members_.find(id);
+    const int64_t silence_ms = (now_ns - member->second.heard_ns) / kNsPerMs;
+    Lose(member,
+         absl::UnavailableError(absl::StrCat("was lost: silent for ", silence_ms, " ms (lease_ms ",
+                                             config_.limits.lease_ms, ")")),
+         now_ns, effects);
   }
 }
 
@@ -271,6 +293,7 @@ void Membership::Beats(int64_t now_ns, std::vector<Effect>* effects) {
 void Membership::Stop(const absl::Status& outcome, std::vector<Effect>* effects) {
   phase_ = Phase::kStopping;
   outcome_ = outcome;
+  TellOfRebuilds(/*now_ns=*/0, /*last=*/true, effects);
   Command command;
   command.mutable_stop()->set_code(static_cast<int>(outcome.code()));
   command.mutable_stop()->set_reason(absl::StrCat(outcome.message()));
@@ -278,7 +301,7 @@ void Membership::Stop(const absl::Status& outcome, std::vector<Effect>* effects)
 }
 
 void Membership::SendAll(const Command& command, std::vector<Effect>* effects) const {
-  for (const auto& [id, state] : members_) effects->push_back(Send(state.session, command));
+  for (const auto& [id, state] : members_) effects->push_back(Effect::Send(state.session, command));
 }
 
 std::vector<MemberId> Membership::Declared() const {
@@ -308,7 +331,7 @@ std::string Membership::Missing(bool MemberState::*reached) const {
   return absl::StrJoin(missing, ", ");
 }
 
-std::map<MemberId, Membership::MemberState>::iterator Membership::Find(int64_t session) {
+Membership::Members::iterator Membership::Find(int64_t session) {
   return std::find_if(members_.begin(), members_.end(),
                       [&](const auto& member) { return member.second.session == session; });
 }
@@ -316,7 +339,7 @@ std::map<MemberId, Membership::MemberState>::iterator Membership::Find(int64_t s
 int64_t Membership::step() const {
   int64_t smallest = INT64_MAX;
   for (const auto& [id, state] : members_) {
-    if (id.role == WORKER) smallest = std::min(smallest, state.step);
+    if (id.role == WORKER && state.step != kNoState) smallest = std::min(smallest, state.step);
   }
   return smallest == INT64_MAX ? 0 : smallest;
 }

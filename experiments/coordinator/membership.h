@@ -1,18 +1,31 @@
 // membership.h: who is in the cluster, as a state machine without I/O: (state, event, now) ->
 // effects. Joining -> connecting -> running -> stopping. It is the single writer of membership and
 // decides which failure came first: a member's own error or death before the errors of those who
-// only noticed it. Sessions are streams, numbered by the caller. One thread.
+// only noticed it.
+// Where a variant says so (on_loss), the loss of a worker of a running group, or a report that the
+// group is dead, does not fail the run: running -> rebuilding -> connecting -> running, with the
+// next epoch. Everybody in the old group is told; when each has reported the step whose state it
+// holds, and a replacement has joined for each lost one (REPLACE), the next group starts. All its
+// members take the state of the one that is furthest. Losses in between begin this anew.
+// A member that was declared lost is fenced: its session is closed and nothing it says is heard.
+// All of it within limits.rebuild_timeout_ms of the first sign, or the run fails with that cause.
+// Sessions are streams, numbered by the caller. One thread.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "base/limits.h"
+#include "base/member/group_state.h"
+#include "experiments/coordinator/effect.h"
 #include "experiments/coordinator/first_cause.h"
+#include "experiments/coordinator/rebuild.h"
 #include "proto/coordinator.pb.h"
 
 namespace lockstep {
@@ -22,16 +35,16 @@ struct MembershipConfig {
   Limits limits;
   std::string build;
   std::string token;
-  int64_t epoch = 1;
+  int64_t epoch = kFirstEpoch;
 };
 
-// What the caller has to do.
-struct Effect {
-  enum class Kind { kSend, kClose, kLine };
-  Kind kind = Kind::kSend;
-  int64_t session = 0;
-  Command command;   // kSend
-  std::string line;  // kLine: for the user
+// A process of the launcher's ended.
+struct MemberExit {
+  MemberId member;
+  int64_t pid = 0;            // as in its Join; 0: it could not be started
+  bool clean = false;         // exit code 0
+  std::string how;            // "exited with code 5", "was killed by SIGKILL"
+  std::string log_path = {};  // of its output
 };
 
 class Membership {
@@ -41,9 +54,7 @@ class Membership {
   std::vector<Effect> OnEvent(int64_t session, const MemberEvent& event, int64_t now_ns);
   // The stream of `session` ended.
   std::vector<Effect> OnClosed(int64_t session, int64_t now_ns);
-  // The launcher saw the member's process end, e.g. "was killed by SIGKILL". `clean`: exit code 0.
-  std::vector<Effect> OnExit(const MemberId& member, bool clean, const std::string& how,
-                             int64_t now_ns);
+  std::vector<Effect> OnExit(const MemberExit& exit, int64_t now_ns);
   // The user wants the run to end.
   std::vector<Effect> OnStopRequested(const absl::Status& reason, int64_t now_ns);
   // Deadlines, leases, beats; call at least every 50 ms.
@@ -57,24 +68,53 @@ class Membership {
   const std::vector<Failure>& failures() const { return failures_; }
   // Smallest finished step over the workers.
   int64_t step() const;
+  // The process was a member that was lost, and the run went on without it.
+  bool WasLost(int64_t pid) const { return lost_pids_.contains(pid); }
 
  private:
-  enum class Phase { kJoining, kConnecting, kRunning, kFailing, kStopping };
+  enum class Phase { kJoining, kConnecting, kRunning, kRebuilding, kFailing, kStopping };
   struct MemberState {
     int64_t session = 0;
     Join join;
     bool connected = false;
     bool done = false;
     bool gone = false;
-    int64_t step = 0;
+    bool broken = false;  // it waits for the next epoch's Start
+    int64_t step = 0;     // last finished one; kNoState: a replacement before its group stands
     int64_t heard_ns = 0;
   };
+  using Members = std::map<MemberId, MemberState>;
 
   void OnJoin(int64_t session, const Join& join, int64_t now_ns, std::vector<Effect>* effects);
   std::string RefusalOf(const Join& join) const;
   void OnConnected(std::vector<Effect>* effects, int64_t now_ns);
   void OnDone(std::vector<Effect>* effects);
+  void OnBroken(Members::iterator member, const Broken& broken, int64_t now_ns,
+                std::vector<Effect>* effects);
   void Fail(Failure failure, int64_t now_ns);
+  // Of the next epoch's group: everybody who is here.
+  void StartGroup(int64_t now_ns, std::vector<Effect>* effects);
+
+  // Rebuilding, in membership_rebuild.cc.
+  bool Rebuilds(Role role) const;
+  bool AwaitsReplacement(const MemberId& id) const;
+  // `member` is gone without having said why: the run fails, or goes on without it.
+  void Lose(Members::iterator member, const absl::Status& status, int64_t now_ns,
+            std::vector<Effect>* effects);
+  void Fence(const MemberState& state, const std::string& why, std::vector<Effect>* effects);
+  void Replace(const MemberId& id, const std::string& how, int64_t now_ns,
+               std::vector<Effect>* effects);
+  void BreakGroup(Failure cause, int64_t now_ns, std::vector<Effect>* effects);
+  // Starts the next group once everybody is ready for it.
+  void Regroup(int64_t now_ns, std::vector<Effect>* effects);
+  void GroupStands(int64_t now_ns);
+  // Tells the user of the groups that stand: at once, or when it is known how the lost ones ended.
+  void TellOfRebuilds(int64_t now_ns, bool last, std::vector<Effect>* effects);
+  void CheckRebuild(int64_t now_ns, std::vector<Effect>* effects);
+  void GiveUp(const std::string& why, int64_t now_ns);
+  std::string Unready() const;
+  Members::const_iterator Source() const;
+
   // The step a member is in; 0 before training.
   int64_t StepOf(const MemberState& member) const;
   // From Start until everybody is connected: links, start values, and a silence noticed late.
@@ -83,18 +123,32 @@ class Membership {
     return limits.connect_timeout_ms + limits.sync_timeout_ms + limits.lease_ms;
   }
   void CheckDeadlines(int64_t now_ns, std::vector<Effect>* effects);
-  void CheckLeases(int64_t now_ns);
+  void CheckLeases(int64_t now_ns, std::vector<Effect>* effects);
   void Beats(int64_t now_ns, std::vector<Effect>* effects);
   void Stop(const absl::Status& outcome, std::vector<Effect>* effects);
   void SendAll(const Command& command, std::vector<Effect>* effects) const;
   std::string Missing(bool MemberState::*reached) const;
   std::string WaitingLine() const;
   std::vector<MemberId> Declared() const;
-  std::map<MemberId, MemberState>::iterator Find(int64_t session);
+  Members::iterator Find(int64_t session);
+
+  static constexpr int64_t kNoState = -1;
 
   const MembershipConfig config_;
+  const AllReduceSync::OnLoss on_loss_;
   Phase phase_ = Phase::kJoining;
-  std::map<MemberId, MemberState> members_;
+  Members members_;
+  int64_t epoch_;
+  std::optional<Rebuild> rebuild_;   // under way
+  int64_t rebuilt_step_ = kNoState;  // what the last rebuild began with
+  int rebuilds_of_step_ = 0;         // in a row
+  struct Rebuilding {
+    Rebuild rebuild;
+    std::string became;
+    int64_t since_ns;
+  };
+  std::vector<Rebuilding> untold_;  // over
+  std::set<int64_t> lost_pids_;
   std::vector<Failure> failures_;
   absl::Status outcome_;
   bool go_sent_ = false;

@@ -50,7 +50,7 @@ std::string Describe(int status) {
 
 Processes::~Processes() {
   SignalAll(SIGKILL);
-  for (const auto& [pid, member] : running_) waitpid(pid, nullptr, 0);  // returns at once: killed
+  for (const auto& [pid, child] : running_) waitpid(pid, nullptr, 0);  // returns at once: killed
 }
 
 absl::Status Processes::Spawn(const MemberId& member, const std::vector<std::string>& command,
@@ -80,12 +80,12 @@ absl::Status Processes::Spawn(const MemberId& member, const std::vector<std::str
     return absl::FailedPreconditionError(absl::StrCat("cannot start ", command[0], " for ",
                                                       member.ToString(), ": ", strerror(error)));
   }
-  running_[pid] = member;
+  running_[pid] = {member, log_path};
   return absl::OkStatus();
 }
 
-std::vector<ProcessExit> Processes::Reap() {
-  std::vector<ProcessExit> exits;
+std::vector<MemberExit> Processes::Reap() {
+  std::vector<MemberExit> exits;
   for (auto process = running_.begin(); process != running_.end();) {
     int status = 0;
     const pid_t ended = waitpid(process->first, &status, WNOHANG);
@@ -94,21 +94,29 @@ std::vector<ProcessExit> Processes::Reap() {
       continue;
     }
     const bool known = ended == process->first;  // else somebody else has taken its status
-    exits.push_back({.member = process->second,
+    exits.push_back({.member = process->second.member,
+                     .pid = process->first,
                      .clean = known && WIFEXITED(status) && WEXITSTATUS(status) == 0,
-                     .how = known ? Describe(status) : "ended, its status is unknown"});
+                     .how = known ? Describe(status) : "ended, its status is unknown",
+                     .log_path = process->second.log_path});
     process = running_.erase(process);
   }
   return exits;
 }
 
 void Processes::SignalAll(int signal) const {
-  for (const auto& [pid, member] : running_) kill(pid, signal);
+  Signal(signal, [](pid_t /*pid*/) { return true; });
+}
+
+void Processes::Signal(int signal, const std::function<bool(pid_t pid)>& chosen) const {
+  for (const auto& [pid, child] : running_) {
+    if (chosen(pid)) kill(pid, signal);
+  }
 }
 
 std::string Processes::Names() const {
   std::vector<std::string> names;
-  for (const auto& [pid, member] : running_) names.push_back(member.ToString());
+  for (const auto& [pid, child] : running_) names.push_back(child.member.ToString());
   return absl::StrJoin(names, ", ");
 }
 

@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -14,12 +15,6 @@
 #include "experiments/coordinator/membership.h"
 
 namespace lockstep {
-
-struct ProcessExit {
-  MemberId member;
-  bool clean = false;
-  std::string how;  // "exited with code 5", "was killed by SIGKILL"
-};
 
 class Processes {
  public:
@@ -33,13 +28,19 @@ class Processes {
   absl::Status Spawn(const MemberId& member, const std::vector<std::string>& command,
                      const std::vector<std::string>& environment, const std::string& log_path);
   // Those that ended since the last call. Never waits.
-  std::vector<ProcessExit> Reap();
+  std::vector<MemberExit> Reap();
   void SignalAll(int signal) const;
+  // Sends `signal` to those whose pid `chosen` picks.
+  void Signal(int signal, const std::function<bool(pid_t pid)>& chosen) const;
   bool empty() const { return running_.empty(); }
   std::string Names() const;
 
  private:
-  std::map<pid_t, MemberId> running_;
+  struct Child {
+    MemberId member;
+    std::string log_path;
+  };
+  std::map<pid_t, Child> running_;
 };
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <random>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "base/status.h"
 #include "experiments/coordinator/processes.h"
 #include "experiments/coordinator/server.h"
+#include "experiments/coordinator/unreached.h"
 
 namespace lockstep {
 namespace {
@@ -62,15 +64,15 @@ class Run {
       std::filesystem::create_directories(dir, error);
       if (error) return ErrnoStatus(error.value(), absl::StrCat("cannot create ", dir));
     }
+    token_ = RandomToken();
     const MembershipConfig membership{
-        .run = config_, .limits = limits_, .build = BuildId(), .token = RandomToken()};
+        .run = config_, .limits = limits_, .build = BuildId(), .token = token_};
     ASSIGN_OR_RETURN(coordinator_, CoordinatorServer::Listen(options_.listen, membership, clock_));
     for (int index = 0; index < config_.servers(); ++index) {
-      RETURN_IF_ERROR(Spawn({SERVER, index}, ServerCommand(index), membership.token));
+      RETURN_IF_ERROR(Spawn({SERVER, index}));
     }
     for (int rank = 0; rank < config_.world_size(); ++rank) {
-      RETURN_IF_ERROR(
-          Spawn({WORKER, rank}, {"worker", "--rank", absl::StrCat(rank)}, membership.token));
+      RETURN_IF_ERROR(Spawn({WORKER, rank}));
     }
     return absl::OkStatus();
   }
@@ -80,16 +82,22 @@ class Run {
     while (!coordinator_->stopping()) {
       WaitTick(std::min(kTickMs, limits_.heartbeat_ms), &abort);
       if (!abort.status().ok()) coordinator_->RequestStop(abort.status());
-      for (const ProcessExit& exit : processes_.Reap()) {
-        const std::string said = LastLine(LogPath(exit.member));
+      for (MemberExit& exit : processes_.Reap()) {
         early_exits_.push_back(exit);
-        coordinator_->OnExit(exit.member, exit.clean,
-                             said.empty() ? exit.how : absl::StrCat(exit.how, ": ", said));
+        const std::string said = LastLine(exit.log_path);
+        if (!said.empty()) absl::StrAppend(&exit.how, ": ", said);
+        coordinator_->OnExit(exit);
+      }
+      for (const MemberId& member : coordinator_->TakeSpawns()) {
+        const absl::Status spawned = Spawn(member);
+        if (spawned.ok()) continue;
+        coordinator_->OnExit({.member = member, .how = absl::StrCat(spawned.message())});
       }
       coordinator_->Tick();
       for (const std::string& text : coordinator_->TakeLines()) line(text);
       progress({.running = coordinator_->running(), .step = coordinator_->step()});
     }
+    for (const std::string& text : coordinator_->TakeLines()) line(text);
   }
 
   // Waits for the processes to follow the stop; kills those that don't within the grace.
@@ -97,10 +105,12 @@ class Run {
     RunOutcome outcome{.status = coordinator_->outcome(), .failures = coordinator_->failures()};
     const int64_t stop_ns = clock_.NowNs();
     bool killed = false;
-    for (const ProcessExit& exit : early_exits_) CheckExit(exit, &outcome);
+    // Whoever was lost and is still there is frozen: it has no part in the run any more.
+    processes_.Signal(SIGKILL, [this](pid_t pid) { return coordinator_->WasLost(pid); });
+    for (const MemberExit& exit : early_exits_) CheckExit(exit, &outcome);
     while (!processes_.empty()) {
       WaitTick(killed ? kTickMs : std::min(kTickMs, limits_.stop_grace_ms), nullptr);
-      for (const ProcessExit& exit : processes_.Reap()) CheckExit(exit, &outcome);
+      for (const MemberExit& exit : processes_.Reap()) CheckExit(exit, &outcome);
       if (killed || (clock_.NowNs() - stop_ns) / kNsPerMs < limits_.stop_grace_ms) continue;
       if (outcome.status.ok()) {
         outcome.status = absl::InternalError(absl::StrCat(
@@ -112,44 +122,52 @@ class Run {
     return outcome;
   }
 
+  const RunConfig& config() const { return config_; }
+
  private:
   // A complete run whose process ended badly all the same is not complete.
-  void CheckExit(const ProcessExit& exit, RunOutcome* outcome) const {
-    if (exit.clean || !outcome->status.ok()) return;
+  void CheckExit(const MemberExit& exit, RunOutcome* outcome) const {
+    if (exit.clean || !outcome->status.ok() || coordinator_->WasLost(exit.pid)) return;
     outcome->status = absl::InternalError(absl::StrCat(exit.member.ToString(), " ", exit.how,
                                                        ", though the run was complete; its log is ",
-                                                       LogPath(exit.member)));
+                                                       exit.log_path));
   }
 
-  std::string LogPath(const MemberId& member) const {
+  // A replacement writes beside its predecessor.
+  std::string NextLogPath(const MemberId& member) {
+    const int before = starts_[member]++;
     return absl::StrCat(options_.run_dir, "/logs/", member.role == WORKER ? "worker-" : "server-",
-                        member.index, ".log");
+                        member.index, before == 0 ? "" : absl::StrCat("-again-", before), ".log");
   }
 
-  // A parameter server, or a rank of the collective that only sums.
-  std::vector<std::string> ServerCommand(int index) const {
-    if (config_.variant().has_ps()) return {"ps_server", "--index", absl::StrCat(index)};
-    return {"worker", "--role", "server", "--rank", absl::StrCat(index)};
+  // The program's name and how it knows which member it is. A server is a parameter server, or a
+  // rank of the collective that only sums.
+  std::vector<std::string> CommandOf(const MemberId& member) const {
+    const std::string index = absl::StrCat(member.index);
+    if (member.role == WORKER) return {"worker", "--rank", index};
+    if (config_.variant().has_ps()) return {"ps_server", "--index", index};
+    return {"worker", "--role", "server", "--rank", index};
   }
 
-  // `command`: the program's name and how it knows which member it is.
-  absl::Status Spawn(const MemberId& member, std::vector<std::string> command,
-                     const std::string& token) {
+  absl::Status Spawn(const MemberId& member) {
+    std::vector<std::string> command = CommandOf(member);
     command[0] = absl::StrCat(options_.program_dir, "/", command[0]);
     command.insert(command.end(),
                    {"--coordinator", coordinator_->endpoint(), "--listen", options_.listen.host});
     coordinator_->Tick();  // those who have joined already must hear from us
-    return processes_.Spawn(member, command, {absl::StrCat("LOCKSTEP_TOKEN=", token)},
-                            LogPath(member));
+    return processes_.Spawn(member, command, {absl::StrCat("LOCKSTEP_TOKEN=", token_)},
+                            NextLogPath(member));
   }
 
   RunConfig config_;
   const RunOptions options_;
   const Clock& clock_;
   const Limits limits_;
+  std::string token_;
   std::unique_ptr<CoordinatorServer> coordinator_;
   Processes processes_;
-  std::vector<ProcessExit> early_exits_;  // before Finish; some may be after the stop
+  std::map<MemberId, int> starts_;
+  std::vector<MemberExit> early_exits_;  // before Finish; some may be after the stop
 };
 
 }  // namespace
@@ -162,7 +180,9 @@ RunOutcome ExecuteRun(const RunConfig& config, const RunOptions& options, const 
     return {.status = started, .failures = {}};
   }
   run.Watch(abort, progress, line);
-  return run.Finish();
+  RunOutcome outcome = run.Finish();
+  for (const std::string& text : UnreachedFaults(run.config())) line(text);
+  return outcome;
 }
 
 }  // namespace lockstep

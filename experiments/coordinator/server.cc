@@ -72,9 +72,9 @@ class GrpcCoordinator final : public CoordinatorServer, public lockstep::Coordin
     MutexLock lock(&mu_);
     Perform(membership_.OnTick(clock_.NowNs()));
   }
-  void OnExit(const MemberId& member, bool clean, const std::string& how) override {
+  void OnExit(const MemberExit& exit) override {
     MutexLock lock(&mu_);
-    Perform(membership_.OnExit(member, clean, how, clock_.NowNs()));
+    Perform(membership_.OnExit(exit, clock_.NowNs()));
   }
   void RequestStop(const absl::Status& reason) override {
     MutexLock lock(&mu_);
@@ -100,6 +100,14 @@ class GrpcCoordinator final : public CoordinatorServer, public lockstep::Coordin
     MutexLock lock(&mu_);
     return membership_.step();
   }
+  bool WasLost(int64_t pid) const override {
+    MutexLock lock(&mu_);
+    return membership_.WasLost(pid);
+  }
+  std::vector<MemberId> TakeSpawns() override {
+    MutexLock lock(&mu_);
+    return std::exchange(spawns_, {});
+  }
   std::vector<std::string> TakeLines() override {
     MutexLock lock(&mu_);
     return std::exchange(lines_, {});
@@ -117,6 +125,10 @@ class GrpcCoordinator final : public CoordinatorServer, public lockstep::Coordin
     for (const Effect& effect : effects) {
       if (effect.kind == Effect::Kind::kLine) {
         lines_.push_back(effect.line);
+        continue;
+      }
+      if (effect.kind == Effect::Kind::kSpawn) {
+        spawns_.push_back(effect.member);
         continue;
       }
       const auto session = sessions_.find(effect.session);
@@ -137,6 +149,7 @@ class GrpcCoordinator final : public CoordinatorServer, public lockstep::Coordin
   std::map<int64_t, Session> sessions_ ABSL_GUARDED_BY(mu_);
   int64_t next_session_ ABSL_GUARDED_BY(mu_) = 1;
   std::vector<std::string> lines_ ABSL_GUARDED_BY(mu_);
+  std::vector<MemberId> spawns_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<grpc::Server> server_;
 };
 

@@ -22,7 +22,7 @@ class CoordinatorServer {
                                                                    const Clock& clock);
   virtual std::string endpoint() const = 0;
   virtual void Tick() = 0;
-  virtual void OnExit(const MemberId& member, bool clean, const std::string& how) = 0;
+  virtual void OnExit(const MemberExit& exit) = 0;
   virtual void RequestStop(const absl::Status& reason) = 0;
 
   virtual bool stopping() const = 0;
@@ -30,6 +30,9 @@ class CoordinatorServer {
   virtual absl::Status outcome() const = 0;
   virtual std::vector<Failure> failures() const = 0;
   virtual int64_t step() const = 0;
+  virtual bool WasLost(int64_t pid) const = 0;
+  // Members for which a process has to be started, since the last call.
+  virtual std::vector<MemberId> TakeSpawns() = 0;
   // Lines for the user since the last call.
   virtual std::vector<std::string> TakeLines() = 0;
 };

@@ -131,7 +131,7 @@ TEST(OverlapTest, ChangesNoBit) {
   EXPECT_TRUE(beside.run.experiment().overlap());
   EXPECT_FALSE(after.run.experiment().overlap());
   for (const VariantResult& variant : beside.run.runs()) {
-    const VariantResult& other = Variant(after.run, variant.id());
+    const VariantResult& other = VariantOf(after.run, variant.id());
     EXPECT_EQ(variant.final_hash(), other.final_hash()) << variant.id();
     EXPECT_LT(other.anatomy_us().hidden(), 1) << variant.id() << ": not even a microsecond";
   }

@@ -29,20 +29,20 @@ TEST(CompareTest, QuickstartInSmallKeepsItsPromises) {
   EXPECT_EQ(compared.run.state(), "complete");
   ASSERT_EQ(compared.run.runs_size(), 8);
   for (const char* id : {"ps_sync", "naive", "ring", "tree", "ps_schedule"}) {
-    const VariantResult& variant = Variant(compared.run, id);
+    const VariantResult& variant = VariantOf(compared.run, id);
     EXPECT_EQ(variant.replicas().state(), "identical") << id;
     EXPECT_TRUE(variant.repeated_hash_equal()) << id;
     EXPECT_EQ(variant.replicas().max_rel().number_value(), 0) << id;
     EXPECT_EQ(variant.final_hash().size(), 32U) << id;
     EXPECT_TRUE(variant.ranked());
   }
-  const VariantResult& none = Variant(compared.run, "none");
+  const VariantResult& none = VariantOf(compared.run, "none");
   EXPECT_EQ(none.replicas().state(), "diverged");
   EXPECT_EQ(none.replicas().first_diff_step(), 1);
   EXPECT_GT(none.replicas().max_rel().number_value(), 0);
   EXPECT_FALSE(none.ranked());
   for (const char* id : {"ps_async", "ps_async_r"}) {
-    EXPECT_EQ(Variant(compared.run, id).staleness().applied(), 2 * 4 * 20) << id;
+    EXPECT_EQ(VariantOf(compared.run, id).staleness().applied(), 2 * 4 * 20) << id;
   }
   for (const char* file :
        {"experiment.textproto", "run.json", "steps.csv", "trace.json", "report.html"}) {
@@ -67,15 +67,15 @@ TEST(CompareTest, CountedBytesMeetTheFormula) {
   } ways[] = {{"ring", 1.5},     {"naive", 3},       {"tree", 1.5},
               {"ps_sync", 1, 2}, {"ps_async", 1, 2}, {"ps_schedule", 1, 2}};
   for (const auto& way : ways) {
-    const BytesResult& bytes = Variant(compared.run, way.id).bytes();
+    const BytesResult& bytes = VariantOf(compared.run, way.id).bytes();
     EXPECT_NEAR(bytes.tx_per_worker_step() / (way.sent * gradient_bytes), 1, 0.01) << way.id;
     EXPECT_NEAR(bytes.rx_per_worker_step() / bytes.formula(), 1, 0.01) << way.id;
     if (way.each_server == 0) continue;
     EXPECT_NEAR(bytes.server_in_per_step() / (way.each_server * gradient_bytes), 1, 0.01) << way.id;
     EXPECT_NEAR(bytes.server_out_per_step() / bytes.server_formula(), 1, 0.01) << way.id;
   }
-  EXPECT_EQ(Variant(compared.run, "none").bytes().tx_per_worker_step(), 0);
-  EXPECT_FALSE(Variant(compared.run, "none").replicas().max_rel_reason().empty());
+  EXPECT_EQ(VariantOf(compared.run, "none").bytes().tx_per_worker_step(), 0);
+  EXPECT_FALSE(VariantOf(compared.run, "none").replicas().max_rel_reason().empty());
 }
 
 std::vector<float> LastSnapshot(const std::string& path) {

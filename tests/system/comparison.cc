@@ -26,7 +26,7 @@ std::string SpecFile(const TemporaryDir& dir, const std::string& text) {
   return path;
 }
 
-const VariantResult& Variant(const RunFile& run, const std::string& id) {
+const VariantResult& VariantOf(const RunFile& run, const std::string& id) {
   for (const VariantResult& variant : run.runs()) {
     if (variant.id() == id) return variant;
   }

@@ -23,6 +23,6 @@ Compared Compare(const TemporaryDir& dir, std::vector<std::string> arguments,
 std::string SpecFile(const TemporaryDir& dir, const std::string& text);
 
 // The result of this id; a test failure where there is none.
-const VariantResult& Variant(const RunFile& run, const std::string& id);
+const VariantResult& VariantOf(const RunFile& run, const std::string& id);
 
 }  // namespace lockstep

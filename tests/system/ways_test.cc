@@ -23,11 +23,11 @@ TEST(WaysTest, ProofOfSynchrony) {
                                           "ps_sync", "--only", "ps_async", "--only", "ring"});
   ASSERT_EQ(compared.result.exit_code, 0) << compared.result.out << compared.result.err;
   for (const char* id : {"ps_sync", "ring"}) {
-    const SynchronyResult& synchrony = Variant(compared.run, id).synchrony();
+    const SynchronyResult& synchrony = VariantOf(compared.run, id).synchrony();
     EXPECT_EQ(synchrony.model_versions(), 100) << id;
     EXPECT_LE(synchrony.step_gap_max(), 1) << id;
   }
-  const SynchronyResult& async = Variant(compared.run, "ps_async").synchrony();
+  const SynchronyResult& async = VariantOf(compared.run, "ps_async").synchrony();
   EXPECT_EQ(async.model_versions(), 400);
   EXPECT_GE(async.step_gap_max(), 1);
 }
@@ -39,7 +39,7 @@ TEST(WaysTest, AsynchronousUpdatesAreCountedAndTheirStalenessExplained) {
                                           "ps_async", "--only", "ps_async_r"});
   ASSERT_EQ(compared.result.exit_code, 0) << compared.result.out << compared.result.err;
   for (const char* id : {"ps_async", "ps_async_r"}) {
-    const VariantResult& variant = Variant(compared.run, id);
+    const VariantResult& variant = VariantOf(compared.run, id);
     const StalenessResult& staleness = variant.staleness();
     EXPECT_EQ(staleness.applied(), 2 * 4 * 120) << id;
     EXPECT_EQ(staleness.expected_applied(), staleness.applied()) << id;
@@ -47,8 +47,8 @@ TEST(WaysTest, AsynchronousUpdatesAreCountedAndTheirStalenessExplained) {
     EXPECT_NEAR(staleness.mean_update(), staleness.expected_mean(), 0.5) << id;
     EXPECT_TRUE(variant.loss().has_final()) << id;
   }
-  EXPECT_EQ(Variant(compared.run, "ps_async").rate(), "r/n");
-  EXPECT_EQ(Variant(compared.run, "ps_async_r").rate(), "r");
+  EXPECT_EQ(VariantOf(compared.run, "ps_async").rate(), "r/n");
+  EXPECT_EQ(VariantOf(compared.run, "ps_async_r").rate(), "r");
 }
 
 class NanTest : public testing::TestWithParam<std::string> {};
@@ -98,7 +98,7 @@ TEST(StartValuesTest, AreEqualUnlessTheBroadcastIsOff) {
   const TemporaryDir dir;
   const Compared with = Compare(dir, {"--quick", "--only", "ring", "--set", "probe.every=5"});
   ASSERT_EQ(with.result.exit_code, 0) << with.result.out << with.result.err;
-  const ReplicaResult& equal = Variant(with.run, "ring").replicas();
+  const ReplicaResult& equal = VariantOf(with.run, "ring").replicas();
   EXPECT_EQ(equal.state(), "identical");
   ASSERT_GE(equal.probes_size(), 2);
   EXPECT_EQ(equal.probes(0).step(), 0);
@@ -110,7 +110,7 @@ TEST(StartValuesTest, AreEqualUnlessTheBroadcastIsOff) {
                 "broadcast_start=false", "--set", "train.optimizer.sgd.learning_rate=1e-4"});
   EXPECT_EQ(without.result.exit_code, 0) << "nothing was promised: " << without.result.out;
   EXPECT_THAT(without.result.out, testing::StartsWith("Every worker kept its own start values"));
-  const ReplicaResult& own = Variant(without.run, "ring").replicas();
+  const ReplicaResult& own = VariantOf(without.run, "ring").replicas();
   EXPECT_EQ(own.state(), "diverged");
   EXPECT_EQ(own.first_diff_step(), 0);
   ASSERT_GE(own.probes_size(), 2);
@@ -136,7 +136,7 @@ TEST(WaysTest, OneWorkerIsEnough) {
   ASSERT_EQ(compared.result.exit_code, 0) << compared.result.out << compared.result.err;
   ASSERT_EQ(compared.run.runs_size(), 8);
   for (const char* id : {"naive", "ring", "tree"}) {
-    EXPECT_EQ(Variant(compared.run, id).bytes().tx_per_worker_step(), 0) << id;
+    EXPECT_EQ(VariantOf(compared.run, id).bytes().tx_per_worker_step(), 0) << id;
   }
   // With one worker all of them are one and the same training.
   for (const VariantResult& variant : compared.run.runs()) {
@@ -152,7 +152,7 @@ TEST(WaysTest, SweepOfWorkers) {
   ASSERT_EQ(compared.result.exit_code, 0) << compared.result.out << compared.result.err;
   ASSERT_EQ(compared.run.runs_size(), 6);
   for (const char* id : {"ring-n1", "ring-n2", "ring-n4", "ps_schedule-n2"}) {
-    const VariantResult& variant = Variant(compared.run, id);
+    const VariantResult& variant = VariantOf(compared.run, id);
     EXPECT_TRUE(variant.complete()) << id;
     EXPECT_EQ(variant.workers(), id[std::string(id).size() - 1] - '0');
     EXPECT_EQ(std::string(id).rfind(variant.variant() + "-n", 0), 0U) << variant.variant();

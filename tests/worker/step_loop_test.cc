@@ -31,7 +31,13 @@ constexpr int kBuckets = 2;  // bias, weight
 class LoneMember final : public Member {
  public:
   const Start& start() const override { return start_; }
+  const Abort& group_abort() const override { return abort_; }
   absl::Status Connected() override { return absl::OkStatus(); }
+  bool MayRebuild(const absl::Status& /*status*/) const override { return false; }
+  absl::Status Rebuild(const absl::Status& cause, int64_t /*step*/,
+                       const std::string& /*endpoint*/) override {
+    return cause;
+  }
   void FinishedStep(int64_t step) override { step_ = step; }
   absl::Status Done(int64_t /*step*/) override { return absl::OkStatus(); }
   absl::Status AwaitStop() override { return absl::OkStatus(); }
@@ -40,6 +46,7 @@ class LoneMember final : public Member {
 
  private:
   Start start_;
+  Abort abort_;
   int64_t step_ = 0;
 };
 
@@ -102,18 +109,18 @@ std::vector<RankResult> RunAll(const Case& test) {
       const bool trains = rank < kWorkers;
       const std::string role = trains ? "worker" : "server";
       const int index = trains ? rank : rank - kWorkers;
-      LoopContext context{.index = index,
-                          .token = "token",
-                          .listener = std::move(listeners[static_cast<size_t>(rank)]),
-                          .limits = {},
-                          .clock = &clock,
-                          .abort = &abort};
+      LoopContext context{.index = index, .token = "token", .limits = {}, .clock = &clock};
       context.started = DescribeProcess(role, index, start.run());
       LoneMember member;
       auto loop = trains ? MakeTrainer(start, std::move(context))
                          : MakeSummingRank(start, std::move(context));
       result.status = loop.status();
-      if (loop.ok()) result.status = (*loop)->RecordEnd((*loop)->Run(&member));
+      const auto train = [&]() -> absl::Status {
+        RETURN_IF_ERROR(
+            (*loop)->Connect(start, std::move(listeners[static_cast<size_t>(rank)]), abort));
+        return (*loop)->Run(&member);
+      };
+      if (loop.ok()) result.status = (*loop)->RecordEnd(train());
       if (loop.ok()) loop->reset();  // closes its links
       result.heard_step = member.step();
       auto records = ReadRecords(RecordPath(start.run().record_dir(), role, index));

@@ -37,23 +37,6 @@ TEST_P(TraceTest, Steps) {
   EXPECT_EQ(traced.until, GetParam().until);
 }
 
-TEST(NanStepsTest, OnlyThisWorkersFaultsOfThatKind) {
-  Experiment experiment;
-  const auto plan = [&](Fault::Kind kind, const std::string& target, int64_t step) {
-    Fault* fault = experiment.add_fault();
-    fault->set_kind(kind);
-    fault->set_target(target);
-    fault->mutable_at()->set_step(step);
-  };
-  plan(Fault::NAN_GRADIENT, "worker:1", 7);
-  plan(Fault::NAN_GRADIENT, "worker:11", 8);
-  plan(Fault::KILL, "worker:1", 9);
-  plan(Fault::NAN_GRADIENT, "server:1", 10);
-  plan(Fault::NAN_GRADIENT, "worker:1", 12);
-  EXPECT_THAT(NanStepsOf(experiment, 1), testing::ElementsAre(7, 12));
-  EXPECT_THAT(NanStepsOf(experiment, 0), testing::IsEmpty());
-}
-
 TEST(StepRecordTest, SpansAndMessagesKeepTheirOrder) {
   StepDone done;
   AddSpans({{.bucket = 0, .start_ns = 1, .end_ns = 2}, {kFinishSpan, 3, 4}}, &done);

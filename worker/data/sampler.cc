@@ -32,7 +32,7 @@ absl::StatusOr<Sampler> Sampler::Make(const SamplerOptions& options) {
                                                    ", but the data has ", samples,
                                                    " samples: choose 1 to ", samples));
   }
-  if (batch % options.world_size != 0) {
+  if (!options.uneven_shares && batch % options.world_size != 0) {
     return absl::InvalidArgumentError(absl::StrCat("train.global_batch ", batch,
                                                    " is not divisible by ", options.world_size,
                                                    " workers: every worker takes an equal share"));

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/check.h"
 #include "base/numeric/convert.h"
 #include "base/status.h"
 #include "worker/sync/addition_order.h"
@@ -33,10 +34,15 @@ AllReduceSynchronizer::AllReduceSynchronizer(std::unique_ptr<Communicator> commu
     : communicator_(std::move(communicator)),
       options_(std::move(options)),
       exact_(communicator_.get()),
-      sgd_(AfterTheSum(options_), contributes() ? ElementsOf(options_.tensors) : 0) {}
+      sgd_(AfterTheSum(options_), contributes() ? ElementsOf(options_.tensors) : 0) {
+  if (!options_.hand_over.has_value()) return;
+  const std::vector<float>& kept = options_.hand_over->optimizer_state;
+  CHECK(kept.empty() || kept.size() == sgd_.velocity().size());
+  std::copy(kept.begin(), kept.end(), sgd_.mutable_velocity().begin());
+}
 
-// The engine knows ranks, the coordinator knows members: rank r is worker r, and the ranks after
-// the workers are the servers.
+// The engine knows ranks, the coordinator knows members. In a group that never shrank rank r is
+// worker r, and the ranks after the workers are the servers.
 absl::Status AllReduceSynchronizer::BlameMembers(const absl::Status& status) const {
   std::vector<std::string> members = BlamedBy(status);
   if (members.empty()) return status;
@@ -44,13 +50,20 @@ absl::Status AllReduceSynchronizer::BlameMembers(const absl::Status& status) con
     int rank = 0;
     if (!absl::SimpleAtoi(absl::StripPrefix(member, "rank "), &rank)) continue;
     const int workers = communicator_->contributors();
-    member =
-        rank < workers ? absl::StrCat("worker ", rank) : absl::StrCat("server ", rank - workers);
+    if (static_cast<size_t>(rank) < options_.members.size()) {
+      member = options_.members[static_cast<size_t>(rank)];
+    } else {
+      member =
+          rank < workers ? absl::StrCat("worker ", rank) : absl::StrCat("server ", rank - workers);
+    }
   }
   return Blame(status, members);
 }
 
 absl::Status AllReduceSynchronizer::Begin(std::span<float> parameters) {
+  if (options_.hand_over.has_value()) {
+    return Annotate(BlameMembers(TakeState(*options_.hand_over, parameters)), "hand-over");
+  }
   absl::StatusOr<std::optional<LinkCost>> link = communicator_->MeasureLink();
   RETURN_IF_ERROR(Annotate(BlameMembers(link.status()), "measuring the link"));
   facts_.link = *std::move(link);
@@ -63,6 +76,27 @@ absl::Status AllReduceSynchronizer::Begin(std::span<float> parameters) {
       BlameMembers(communicator_->Broadcast(
           parameters.data(), static_cast<int64_t>(parameters.size()), Dtype::kF32, /*root=*/0)),
       "start values");
+}
+
+// Received beside the worker's own state and taken over at the end: a source that is lost half-way
+// leaves everybody with a state of some step, not with parts of two.
+absl::Status AllReduceSynchronizer::TakeState(const HandOver& hand_over,
+                                              std::span<float> parameters) {
+  int64_t step = hand_over.step;
+  RETURN_IF_ERROR(communicator_->Broadcast(&step, 1, Dtype::kI64, hand_over.source));
+  if (step != hand_over.step) {
+    return absl::InternalError(absl::StrCat("rank ", hand_over.source, " hands over step ", step,
+                                            ", the coordinator says ", hand_over.step));
+  }
+  const std::span<float> velocity = sgd_.mutable_velocity();
+  std::vector<float> state(parameters.begin(), parameters.end());
+  state.insert(state.end(), velocity.begin(), velocity.end());
+  RETURN_IF_ERROR(communicator_->Broadcast(state.data(), static_cast<int64_t>(state.size()),
+                                           Dtype::kF32, hand_over.source));
+  const auto middle = state.begin() + static_cast<std::ptrdiff_t>(parameters.size());
+  std::copy(state.begin(), middle, parameters.begin());
+  std::copy(middle, state.end(), velocity.begin());
+  return absl::OkStatus();
 }
 
 absl::Status AllReduceSynchronizer::GradientReady(int64_t step, const Bucket& bucket,

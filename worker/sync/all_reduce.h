@@ -3,14 +3,18 @@
 // DDP's scheme). A bucket travels in the wire's dtype: it is converted, summed and converted back;
 // the optimizer stays f32. In EXACT order the collective also divides, so the bits are the same for
 // every algorithm, bucket and channel count. On a rank that only sums (PS_EXCHANGE's servers) the
-// same calls work on a workspace whose content means nothing. Errors: the communicator's, with
-// members in place of ranks; DataLoss where an EXACT sum has an element that is not finite.
+// same calls work on a workspace whose content means nothing. A rebuilt group begins with a
+// hand-over: every worker takes the state of one, whole or not at all. Errors: the communicator's,
+// with members in place of ranks; DataLoss where an EXACT sum has an element that is not finite.
 // Paper: Li et al., PyTorch Distributed, VLDB 13(12), 2020.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "allreduce/communicator.h"
@@ -21,6 +25,13 @@
 
 namespace lockstep {
 
+// What a rebuilt group begins with.
+struct HandOver {
+  int source = 0;                           // rank whose state all take
+  int64_t step = 0;                         // last finished one of that state
+  std::vector<float> optimizer_state = {};  // this worker's own; empty: it has none yet
+};
+
 struct AllReduceOptions {
   std::vector<NamedTensor> tensors = {};  // of the arena
   std::vector<Bucket> buckets = {};       // that tile it
@@ -28,6 +39,9 @@ struct AllReduceOptions {
   bool exact = false;                     // EXACT order; f32, f16 and bf16 only
   Dtype wire_dtype = Dtype::kF32;
   bool broadcast_start = true;  // false: every worker keeps its own start values
+  std::vector<std::string> members =
+      {};  // [rank], for errors; unset: "worker 0", ..., "server 0", ...
+  std::optional<HandOver> hand_over = {};  // unset: the run begins, with rank 0's start values
 };
 
 class AllReduceSynchronizer final : public Synchronizer {
@@ -49,6 +63,7 @@ class AllReduceSynchronizer final : public Synchronizer {
   absl::Status Sum(const Bucket& bucket, float* values);
   absl::Status SumExact(const Bucket& bucket, void* values);
   absl::Status CheckExact(int64_t step, const Bucket& bucket) const;
+  absl::Status TakeState(const HandOver& hand_over, std::span<float> parameters);
   absl::Status BlameMembers(const absl::Status& status) const;
 
   std::unique_ptr<Communicator> communicator_;

@@ -1,13 +1,16 @@
 #include "worker/sync/factory.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "allreduce/communicator.h"
 #include "allreduce/schedule/order.h"
 #include "allreduce/transport/tcp.h"
 #include "base/check.h"
+#include "base/member/group_state.h"
 #include "base/member/process.h"
 #include "base/status.h"
 #include "ps_server/client/ps_client.h"
@@ -24,21 +27,12 @@ int64_t Parameters(const SyncContext& context) {
   return context.tensors.back().span.offset + context.tensors.back().span.count;
 }
 
-absl::StatusOr<Algorithm> AlgorithmFrom(AllReduceSync::Algorithm algorithm) {
-  switch (algorithm) {
-    case AllReduceSync::NAIVE:
-      return Algorithm::kNaive;
-    case AllReduceSync::RING:
-      return Algorithm::kRing;
-    case AllReduceSync::TREE:
-      return Algorithm::kTree;
-    case AllReduceSync::PS_EXCHANGE:
-      return Algorithm::kPsExchange;
-    default:
-      return absl::UnimplementedError(
-          absl::StrCat("all_reduce.algorithm ", AllReduceSync::Algorithm_Name(algorithm),
-                       " is not built yet; built: NAIVE, RING, TREE, PS_EXCHANGE"));
-  }
+Algorithm AlgorithmFrom(AllReduceSync::Algorithm algorithm) {
+  const std::optional<Algorithm> named =
+      AlgorithmNamed(absl::AsciiStrToLower(AllReduceSync::Algorithm_Name(algorithm)));
+  CHECK(named.has_value()) << "experiment.proto and algorithm.h differ in "
+                           << AllReduceSync::Algorithm_Name(algorithm);
+  return *named;
 }
 
 absl::StatusOr<std::vector<Endpoint>> Endpoints(const Start& start, Role role) {
@@ -51,27 +45,50 @@ absl::StatusOr<std::vector<Endpoint>> Endpoints(const Start& start, Role role) {
   return endpoints;
 }
 
+// [rank]: "worker 0", "worker 2", "server 0".
+std::vector<std::string> MemberNames(const Start& start) {
+  std::vector<std::string> names;
+  for (const MemberInfo& member : start.member()) {
+    names.push_back(absl::StrCat(member.role() == WORKER ? "worker " : "server ", member.index()));
+  }
+  return names;
+}
+
 absl::StatusOr<std::unique_ptr<Synchronizer>> MakeAllReduce(const Start& start,
                                                             SyncContext context) {
   const Experiment& experiment = start.run().experiment();
   const Variant& variant = start.run().variant();
   const int workers = start.run().world_size();
   CommunicatorOptions options;
-  ASSIGN_OR_RETURN(options.algorithm, AlgorithmFrom(variant.all_reduce().algorithm()));
+  options.algorithm = AlgorithmFrom(variant.all_reduce().algorithm());
   options.channels = variant.all_reduce().channels();
   options.limits = context.limits;
   TcpGroup group;
-  group.rank = context.trains ? context.index : workers + context.index;
+  group.rank = context.trains ? RankOf(start, context.index) : workers + context.index;
   ASSIGN_OR_RETURN(group.endpoints, Endpoints(start, WORKER));
   ASSIGN_OR_RETURN(const std::vector<Endpoint> servers, Endpoints(start, SERVER));
   group.endpoints.insert(group.endpoints.end(), servers.begin(), servers.end());
   options.servers = static_cast<int>(servers.size());
   group.epoch = start.epoch();
   group.token = context.token;
-  group.channels = options.channels;
+  group.channels = LinkChannelsOf({.algorithm = options.algorithm,
+                                   .world_size = static_cast<int32_t>(group.endpoints.size()),
+                                   .servers = options.servers,
+                                   .channels = options.channels,
+                                   .group_size = options.group_size,
+                                   .placement = options.placement});
   ASSIGN_OR_RETURN(std::unique_ptr<Link> link,
                    ConnectTcpMesh(std::move(context.listener), group, context.limits,
                                   *context.clock, *context.abort));
+  if (context.faults != nullptr) {
+    link = MakeFaultLink(std::move(link), {}, *context.clock, context.faults);
+  }
+  std::optional<HandOver> hand_over;
+  if (start.epoch() > kFirstEpoch) {
+    hand_over = {.source = RankOf(start, start.source()),
+                 .step = start.step(),
+                 .optimizer_state = std::move(context.optimizer_state)};
+  }
   return std::make_unique<AllReduceSynchronizer>(
       MakeHostCommunicator(std::move(link), *context.clock, options),
       AllReduceOptions{.tensors = std::move(context.tensors),
@@ -79,7 +96,9 @@ absl::StatusOr<std::unique_ptr<Synchronizer>> MakeAllReduce(const Start& start,
                        .sgd = SgdFrom(experiment, variant, workers),
                        .exact = experiment.reduction_order() == EXACT,
                        .wire_dtype = DtypeFrom(experiment.wire_dtype(0)),
-                       .broadcast_start = experiment.broadcast_start()});
+                       .broadcast_start = experiment.broadcast_start(),
+                       .members = MemberNames(start),
+                       .hand_over = std::move(hand_over)});
 }
 
 absl::StatusOr<std::unique_ptr<Synchronizer>> MakePs(const Start& start,
@@ -116,6 +135,17 @@ absl::StatusOr<std::unique_ptr<Synchronizer>> MakePs(const Start& start,
 }
 
 }  // namespace
+
+int RankOf(const Start& start, int index) {
+  int rank = 0;
+  for (const MemberInfo& member : start.member()) {  // in order of role and index
+    if (member.role() != WORKER) continue;
+    if (member.index() == index) return rank;
+    ++rank;
+  }
+  CHECK(false) << "worker " << index << " is not in its own group";
+  return -1;
+}
 
 Dtype DtypeFrom(DtypeSpec spec) {
   switch (spec) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "allreduce/transport/fault_link.h"
 #include "base/abort.h"
 #include "base/clock.h"
 #include "base/limits.h"
@@ -19,7 +20,7 @@
 namespace lockstep {
 
 struct SyncContext {
-  int index = 0;       // a worker's rank, or a summing server's number
+  int index = 0;       // of the member: a worker's, or a summing server's
   bool trains = true;  // false: a rank of PS_EXCHANGE that only sums
   std::string token;
   Listener listener;                 // this member's, bound before it joined
@@ -27,8 +28,13 @@ struct SyncContext {
   std::vector<Bucket> buckets;       // that tile it
   Limits limits;
   const Clock* clock = nullptr;
-  const Abort* abort = nullptr;
+  const Abort* abort = nullptr;             // of the group
+  std::vector<float> optimizer_state = {};  // kept from the group before; empty: there was none
+  ArmedFaults* faults = nullptr;            // of messages; null: none is planned
 };
+
+// Position of the worker `index` among the workers of the group: its rank.
+int RankOf(const Start& start, int index);
 
 // REQUIRES: a type that gradients can travel in (experiments/spec refuses the others).
 Dtype DtypeFrom(DtypeSpec spec);

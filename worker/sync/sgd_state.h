@@ -24,6 +24,7 @@ class SgdState {
             static_cast<int64_t>(velocity_.size()));
   }
   std::span<const float> velocity() const { return velocity_; }
+  std::span<float> mutable_velocity() { return velocity_; }
 
  private:
   const SgdOptions options_;

@@ -24,12 +24,14 @@ StepExchange::StepExchange(Synchronizer* synchronizer, const StepExchangeOptions
   if (options_.overlap) thread_ = std::thread([this] { RunAll(); });
 }
 
-StepExchange::~StepExchange() {
+int64_t StepExchange::Stop() {
   {
     MutexLock lock(&mu_);
     leaving_ = true;
   }
   if (thread_.joinable()) thread_.join();
+  MutexLock lock(&mu_);
+  return finished_step_;
 }
 
 absl::Status StepExchange::Ready(int64_t step, const Bucket& bucket, std::span<float> gradients) {
@@ -79,10 +81,14 @@ absl::Status StepExchange::Run(const Call& call) {
                             : synchronizer_->GradientReady(call.step, call.bucket, call.gradients);
   const Traffic traffic = synchronizer_->traffic();
   const int64_t end_ns = clock_.NowNs();
+  if (status.ok() && !call.finish && options_.exchanged) {
+    options_.exchanged(call.step, call.bucket.index);
+  }
   MutexLock lock(&mu_);
   spans_.push_back({call.finish ? kFinishSpan : call.bucket.index, start_ns, end_ns});
   traffic_ = traffic;
   failure_ = status;
+  if (status.ok() && call.finish) finished_step_ = call.step;
   calls_.pop_front();
   running_ = false;
   return status;

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <span>
 #include <string>
 #include <thread>
@@ -40,6 +41,8 @@ struct StepExchangeOptions {
   bool overlap = true;
   int buckets = 0;              // of a step
   int64_t call_timeout_ms = 0;  // more than any one call may take by itself
+  // Where a bucket is through, in the thread that exchanged it. May be empty.
+  std::function<void(int64_t step, int bucket)> exchanged = nullptr;
 };
 
 class StepExchange {
@@ -47,8 +50,7 @@ class StepExchange {
   // All three must outlive this object.
   StepExchange(Synchronizer* synchronizer, const StepExchangeOptions& options, const Clock& clock,
                const Abort& abort);
-  // Waits for the call under way, which its own deadline or the abort ends.
-  ~StepExchange();
+  ~StepExchange() { Stop(); }
   StepExchange(const StepExchange&) = delete;
   StepExchange& operator=(const StepExchange&) = delete;
 
@@ -56,6 +58,10 @@ class StepExchange {
   absl::Status Ready(int64_t step, const Bucket& bucket, std::span<float> gradients);
   // As Synchronizer::Finish; returns when every call of the step is through.
   absl::Status Finish(int64_t step, std::span<float> gradients, std::span<float> parameters);
+
+  // For good: waits for the call under way, which its own deadline or the abort ends. Returns the
+  // last step whose Finish went through, and so is in the parameters; 0: none.
+  int64_t Stop();
 
   // Of the step that Finish has ended, in the order in which its calls ran.
   std::vector<CallSpan> TakeSpans();
@@ -88,6 +94,7 @@ class StepExchange {
   absl::Status failure_ ABSL_GUARDED_BY(mu_);    // the first one, for good
   std::vector<CallSpan> spans_ ABSL_GUARDED_BY(mu_);
   Traffic traffic_ ABSL_GUARDED_BY(mu_);
+  int64_t finished_step_ ABSL_GUARDED_BY(mu_) = 0;
   bool leaving_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;  // with overlap only
 };

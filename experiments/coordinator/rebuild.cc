@@ -1,0 +1,52 @@
+#include "experiments/coordinator/rebuild.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+
+namespace lockstep {
+
+void ExplainEnd(const MemberId& member, const std::string& how, std::vector<Failure>* failures) {
+  for (Failure& failure : *failures) {
+    absl::string_view rest = failure.status.message();  // more may follow: why nothing was rebuilt
+    if (!(failure.member == member) || !absl::ConsumePrefix(&rest, kStreamBroke)) continue;
+    failure.status = absl::UnavailableError(absl::StrCat(how, rest));
+  }
+}
+
+void Rebuild::Explain(const MemberId& member, const std::string& how) {
+  ExplainEnd(member, how, &causes_);
+}
+
+bool Rebuild::Unexplained() const {
+  return std::any_of(causes_.begin(), causes_.end(),
+                     [](const Failure& cause) { return cause.status.message() == kStreamBroke; });
+}
+
+std::string Rebuild::Cause() const {
+  std::vector<std::string> lost;
+  for (const Failure& cause : causes_) {
+    if (cause.consequence) continue;
+    lost.push_back(absl::StrCat(cause.member.ToString(), " is lost (",
+                                absl::StripPrefix(cause.status.message(), "was lost: "), ")"));
+  }
+  if (!lost.empty()) return absl::StrJoin(lost, ", ");
+  const Failure& first = causes_.front();
+  return absl::StrCat("the group broke, ", first.member.ToString(),
+                      " says: ", first.status.message());
+}
+
+std::vector<Failure> Rebuild::GiveUp(const std::vector<MemberId>& declared,
+                                     const std::string& why) const {
+  std::vector<Failure> failures = causes_;
+  PutFirstCauseFirst(declared, &failures);
+  Failure& first = failures.front();
+  first.status = absl::Status(first.status.code(),
+                              absl::StrCat(first.status.message(), "; not rebuilt: ", why));
+  return failures;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,51 @@
+// rebuild.h: what the coordinator knows of one rebuild, from the first sign that a group is dead
+// until the next one stands: what broke it, since when, which replacements were asked for; and how
+// that is told. Pure: no I/O, no clock. Threads: one.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "experiments/coordinator/first_cause.h"
+
+namespace lockstep {
+
+// Replaced by how the process ended, once that is known.
+inline constexpr char kStreamBroke[] = "was lost: its connection to the coordinator broke";
+
+class Rebuild {
+ public:
+  explicit Rebuild(int64_t now_ns) : since_ns_(now_ns) {}
+
+  int64_t since_ns() const { return since_ns_; }
+  // A member is lost, or reports that its group is dead (then it is a consequence).
+  void Add(Failure cause) { causes_.push_back(std::move(cause)); }
+  const std::vector<Failure>& causes() const { return causes_; }
+  // The process of a lost member ended like this.
+  void Explain(const MemberId& member, const std::string& how);
+  // Counts one replacement of `member`; false: it has had kReplacementsMax, which all ended before
+  // their group stood.
+  bool MayReplace(const MemberId& member) { return ++asked_[member] <= kReplacementsMax; }
+
+  // A loss whose process has not been seen to end.
+  bool Unexplained() const;
+  // "worker 2 is lost (was killed by SIGKILL)", or what the first one to report says.
+  std::string Cause() const;
+  // Everything, as the failures of a run that could not be rebuilt because of `why`: first cause
+  // first. REQUIRES: a cause.
+  std::vector<Failure> GiveUp(const std::vector<MemberId>& declared, const std::string& why) const;
+
+ private:
+  static constexpr int kReplacementsMax = 3;
+
+  int64_t since_ns_;
+  std::vector<Failure> causes_;
+  std::map<MemberId, int> asked_;
+};
+
+// Gives `how` as the end of a member whose stream broke first.
+void ExplainEnd(const MemberId& member, const std::string& how, std::vector<Failure>* failures);
+
+}  // namespace lockstep
