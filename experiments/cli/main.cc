@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -10,10 +11,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/exit_code.h"
 #include "base/member/member.h"
 #include "base/member/program.h"
+#include "experiments/bench/command.h"
 #include "experiments/cli/compare.h"
+#include "experiments/cli/schedule_flags.h"
 
 namespace lockstep {
 namespace {
@@ -78,6 +82,12 @@ void AddCompare(CLI::App* app, CompareArguments* arguments) {
   compare->add_flag("--json", arguments->json, "print run.json instead of the table");
 }
 
+std::vector<std::string> CommandNames(CLI::App* app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app->get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
 int Main(int argc, char** argv) {
   CLI::App app("Lockstep: how should data-parallel workers stay in step?", "lockstep");
   app.require_subcommand(1);
@@ -86,13 +96,18 @@ int Main(int argc, char** argv) {
   arguments.command = CommandLine(argc, argv);
   arguments.program_dir = ProgramDir();
   AddCompare(&app, &arguments);
-  if (argc > 1 && argv[1][0] != '-' && std::string(argv[1]) != kCompare) {
-    std::fprintf(stderr,
-                 "lockstep: unknown command '%s'; there is compare (and `./lockstep test`)\n",
-                 argv[1]);
+  const BenchCommand bench(&app);
+  const ScheduleCommand schedule(&app);
+  const std::vector<std::string> names = CommandNames(&app);
+  if (argc > 1 && argv[1][0] != '-' &&
+      std::find(names.begin(), names.end(), argv[1]) == names.end()) {
+    std::fprintf(stderr, "lockstep: unknown command '%s'; there is %s (and `./lockstep test`)\n",
+                 argv[1], absl::StrJoin(names, ", ").c_str());
     return kExitUsage;
   }
   if (const std::optional<int> code = ParseFlags(&app, argc, argv)) return *code;
+  if (bench.asked()) return bench.Run(arguments.command, arguments.program_dir);
+  if (schedule.asked()) return schedule.Run();
   return Compare(arguments);
 }
 

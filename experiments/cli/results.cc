@@ -61,22 +61,26 @@ std::string Results::RecordFile(const RunConfig& config, const std::string& role
   return RecordPath(absl::StrCat(RunDir(config), "/records"), role, index);
 }
 
+// Those of replacements too.
 absl::Status Results::RemoveSnapshots(const RunConfig& config) const {
-  for (int rank = 0; rank < config.world_size(); ++rank) {
-    const std::string path = absl::StrCat(RecordFile(config, "worker", rank), ".params");
-    std::error_code error;
-    std::filesystem::remove(path, error);
-    if (error) return ErrnoStatus(error.value(), absl::StrCat("cannot remove ", path));
+  std::error_code error;
+  const std::string records = absl::StrCat(RunDir(config), "/records");
+  for (const auto& entry : std::filesystem::directory_iterator(records, error)) {
+    if (entry.path().extension() != ".params") continue;
+    std::filesystem::remove(entry.path(), error);
+    if (error) {
+      return ErrnoStatus(error.value(), absl::StrCat("cannot remove ", entry.path().string()));
+    }
   }
   return absl::OkStatus();
 }
 
 absl::Status Results::Add(const RunConfig& config, const RunOutcome& ended) {
   RunRecord record = MergeRun(config, [&](const std::string& role, int index) {
-    return ReadRecords(RecordFile(config, role, index));
+    return ReadMember(absl::StrCat(RunDir(config), "/records"), role, index);
   });
   RunOutcome outcome = ended;
-  if (outcome.status.ok() && !record.complete) {
+  if (outcome.status.ok() && !record.complete && !record.shrank) {
     outcome.status = absl::InternalError(
         absl::StrCat("the run ended well, but its records are not complete: ",
                      record.problems.empty() ? "no reason known" : record.problems.front()));

@@ -1,0 +1,181 @@
+// `lockstep bench allreduce` with real processes: a tiny run of all that is here, and ranks that
+// die or hang.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/types.h>
+
+#include <algorithm>
+#include <cctype>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "allreduce/engine.h"
+#include "experiments/bench/bench_json.h"
+#include "tests/support/places.h"
+#include "tests/support/status_matchers.h"
+#include "tests/system/command.h"
+
+namespace lockstep {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+std::vector<std::string> BenchCommand(std::vector<std::string> arguments) {
+  std::vector<std::string> command = {BinDir() + "/lockstep", "bench", "allreduce"};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+bool Here(Engine engine) { return CheckEngine(engine, BinDir()).ok(); }
+
+pid_t ParentOf(pid_t process) {
+  std::ifstream stat(absl::StrCat("/proc/", process, "/stat"));
+  std::string word;
+  pid_t parent = 0;
+  stat >> word >> word >> word >> parent;
+  return parent;
+}
+
+// Pids of this bench's rank processes of one engine, found by their command lines; mpirun may stand
+// between.
+std::vector<pid_t> RanksOf(pid_t bench, const std::string& engine) {
+  const std::string flag = absl::StrCat("--engine", std::string(1, '\0'), engine);
+  std::vector<pid_t> ranks;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (!std::all_of(name.begin(), name.end(), [](char c) { return std::isdigit(c) != 0; })) {
+      continue;
+    }
+    std::ifstream cmdline(entry.path() / "cmdline");
+    std::string words;
+    std::getline(cmdline, words);
+    const std::string program = words.substr(0, words.find('\0'));
+    const pid_t pid = std::stoi(name);
+    const bool ours = ParentOf(pid) == bench || ParentOf(ParentOf(pid)) == bench;
+    if (ours && absl::EndsWith(program, "/allreduce_rank") && absl::StrContains(words, flag)) {
+      ranks.push_back(pid);
+    }
+  }
+  return ranks;
+}
+
+TEST(BenchRunTest, EveryContestantIsRightAndTheJsonSaysSo) {
+  TemporaryDir dir;
+  const std::string csv = dir.path() + "/rows.csv";
+  const CommandResult result =
+      RunCommand(BenchCommand({"--sizes", "4,64KiB", "--ranks", "2,3", "--rounds", "2", "--seconds",
+                               "1", "--links", "tcp,shm", "--csv", csv, "--json"}),
+                 100);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto file = BenchFromJson(result.out);
+  ASSERT_THAT(file, IsOk());
+  std::set<std::string> seen;
+  for (const BenchRow& row : file->rows()) {
+    EXPECT_TRUE(row.correct()) << row.DebugString();
+    EXPECT_GT(row.time_us().p50(), 0);
+    EXPECT_GE(row.time_us().p99(), row.time_us().p50());
+    EXPECT_GT(row.cpu_ms_per_op(), 0);
+    seen.insert(absl::StrCat(row.engine(), " ", row.link(), " n", row.ranks()));
+    EXPECT_EQ(row.congestion_control().empty(), row.link() != "tcp") << row.DebugString();
+  }
+  for (const char* const n : {"n2", "n3"}) {
+    EXPECT_THAT(seen, Contains(absl::StrCat("host tcp ", n)));
+    EXPECT_THAT(seen, Contains(absl::StrCat("host shm ", n)));
+    EXPECT_EQ(seen.contains(absl::StrCat("mpi shm ", n)), Here(Engine::kMpi));
+    EXPECT_EQ(seen.contains(absl::StrCat("mpi tcp ", n)), Here(Engine::kMpi));
+    EXPECT_EQ(seen.contains(absl::StrCat("gloo tcp ", n)), Here(Engine::kGloo));
+  }
+  EXPECT_GT(file->roofs().memcpy_gb_s(), 0);
+  EXPECT_GT(file->roofs().tcp_gb_s(), 0);
+  EXPECT_EQ(file->comparisons().empty(), !Here(Engine::kMpi) && !Here(Engine::kGloo));
+  EXPECT_EQ(file->crossings_size(), 4);  // 2 links x 2 rank counts
+  EXPECT_TRUE(std::filesystem::exists(csv));
+}
+
+TEST(BenchRunTest, R66TheWaysAsRowsOfOneTable) {
+  const CommandResult result =
+      RunCommand(BenchCommand({"--sizes", "64KiB", "--ranks", "3", "--rounds", "1", "--links",
+                               "tcp", "--peers", "none", "--json", "--algorithms",
+                               "ps_exchange,reduce_broadcast,reduce_scatter_all_gather,ring,tree"}),
+                 60);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto file = BenchFromJson(result.out);
+  ASSERT_THAT(file, IsOk());
+  EXPECT_EQ(file->rows_size(), 5);
+  for (const BenchRow& row : file->rows()) {
+    EXPECT_TRUE(row.correct()) << row.DebugString();
+    EXPECT_GT(row.chain(), 0) << row.DebugString();
+    EXPECT_GT(row.modelled_us(), 0) << row.DebugString();
+    EXPECT_GT(row.sent_size(), 0);
+    for (const BenchSent& sent : row.sent()) EXPECT_GT(sent.messages(), 0);
+  }
+}
+
+TEST(BenchRunTest, OneRankAloneIsAskedForNothing) {
+  const CommandResult result = RunCommand(
+      BenchCommand({"--sizes", "4", "--ranks", "1", "--rounds", "1", "--algorithms", "ring"}), 60);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("n/a"));
+}
+
+TEST(BenchRunTest, BadUsageIsRefusedBeforeAnythingStarts) {
+  const CommandResult result = RunCommand(BenchCommand({"--dtype", "i32", "--op", "avg"}), 10);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--dtype i32 --op avg"));
+}
+
+struct Hit {
+  std::string name;
+  std::string engine;
+  int signal;
+};
+class HitRankTest : public testing::TestWithParam<Hit> {};
+INSTANTIATE_TEST_SUITE_P(All, HitRankTest,
+                         testing::Values(Hit{"HostDies", "host", SIGKILL},
+                                         Hit{"GlooDies", "gloo", SIGKILL},
+                                         Hit{"MpiDies", "mpi", SIGKILL},
+                                         Hit{"HostHangs", "host", SIGSTOP},
+                                         Hit{"GlooHangs", "gloo", SIGSTOP}),
+                         [](const auto& param) { return param.param.name; });
+
+TEST_P(HitRankTest, EndsTheBenchWithItsNameAndCode3) {
+  const std::optional<Engine> engine = EngineNamed(GetParam().engine);
+  if (engine.has_value() && !Here(*engine)) GTEST_SKIP() << "its library is not here";
+  Subprocess bench(
+      BenchCommand({"--sizes", "1MiB", "--ranks", "3", "--rounds", "100000", "--seconds", "100",
+                    "--links", "tcp", "--algorithms", "ring", "--peers",
+                    engine.has_value() ? GetParam().engine : "none", "--timeout-ms", "1000"}));
+  std::vector<pid_t> ranks;
+  ASSERT_TRUE(Eventually(
+      [&] { return (ranks = RanksOf(bench.pid(), GetParam().engine)).size() >= 3; }, 20));
+  poll(nullptr, 0, 1000);  // into its rounds
+  std::sort(ranks.begin(), ranks.end());
+  kill(ranks[1], GetParam().signal);
+  const CommandResult result = bench.Wait(30);
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("rank 1")) << result.err;
+  EXPECT_THAT(result.err, HasSubstr(GetParam().engine + " over tcp"));
+}
+
+TEST(BenchRunTest, CtrlCEndsEveryProcess) {
+  Subprocess bench(BenchCommand({"--sizes", "1MiB", "--ranks", "2", "--rounds", "100000",
+                                 "--seconds", "100", "--algorithms", "ring"}));
+  std::vector<pid_t> ranks;
+  ASSERT_TRUE(Eventually([&] { return (ranks = RanksOf(bench.pid(), "host")).size() >= 4; }, 20));
+  poll(nullptr, 0, 500);
+  kill(bench.pid(), SIGINT);
+  const CommandResult result = bench.Wait(15);
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  for (const pid_t rank : ranks) EXPECT_NE(kill(rank, 0), 0);
+}
+
+}  // namespace
+}  // namespace lockstep
