@@ -1,10 +1,13 @@
 #include "experiments/analyse/bytes.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "allreduce/schedule/load.h"
 #include "base/numeric/exact.h"
 #include "base/status.h"
 #include "experiments/spec/size.h"
@@ -32,7 +35,7 @@ struct Count {
 Count CountWorker(const RunRecord& run, const MemberRecord& worker) {
   Count count;
   for (const StepDone& step : worker.steps) {
-    if (step.step() <= WarmupSteps(run.steps())) continue;
+    if (step.step() <= WarmupSteps(run.steps()) || IsTakenOver(step)) continue;
     count.Add(step.traffic());
     ++count.steps;
   }
@@ -97,6 +100,9 @@ double SetUpBytes(const RunRecord& run) {
   for (const auto* members : {&run.workers, &run.servers}) {
     for (const MemberRecord& member : *members) {
       bytes += static_cast<double>(member.set_up.traffic().sent_bytes());
+      for (const Rebuilt& rebuilt : member.rebuilds) {
+        bytes += static_cast<double>(rebuilt.traffic().sent_bytes());
+      }
       if (member.ended) bytes += static_cast<double>(member.ended->traffic().sent_bytes());
     }
   }
@@ -141,29 +147,53 @@ ByteFormula WithServers(double n, double servers, double gradient_bytes) {
   return formula;
 }
 
-bool HasServers(const ByteFormulaInput& input) {
-  return input.mode == "ps_sync" || input.mode == "ps_async" ||
-         (input.mode == "all_reduce" && input.algorithm == "ps_exchange");
+// The enums have the same values, so that a spec's word means the schedule's.
+Placement PlacementFrom(AllReduceSync::Placement placement) {
+  static_assert(static_cast<int>(Placement::kSpare) == AllReduceSync::SPARE);
+  static_assert(static_cast<int>(Placement::kColocated) == AllReduceSync::COLOCATED);
+  static_assert(static_cast<int>(Placement::kSplit) == AllReduceSync::SPLIT);
+  return static_cast<Placement>(placement);
 }
 
-bool HasFormula(const ByteFormulaInput& input) {
-  if (input.workers < 1 || input.element_bytes < 1) return false;
-  if (input.mode == "none") return true;
-  if (HasServers(input)) return input.servers > 0;
-  return input.mode == "all_reduce" &&
-         (input.algorithm == "naive" || input.algorithm == "ring" || input.algorithm == "tree");
+// "2(n-1)/n S" where the share is one of the theory's, else the number.
+std::string ShareText(double share, double n) {
+  const auto is = [share](double value) { return std::abs(share - value) < 1e-9; };
+  if (is(2 * (n - 1) / n)) return "2(n-1)/n S";
+  if (is(n - 1)) return "(n-1) S";
+  if (is(1)) return "S";
+  return absl::StrFormat("%.4g S", share);
 }
 
-ByteFormula Collective(const ByteFormulaInput& input, double gradient_bytes) {
+absl::StatusOr<ByteFormula> OfSchedule(const ByteFormulaInput& input, double gradient_bytes) {
+  ASSIGN_OR_RETURN(const ScheduleSpec spec, ScheduleSpecOf(input));
+  ASSIGN_OR_RETURN(const std::vector<RankLoad> loads, LoadsOf(spec));
+  double sent = 0;
+  double busiest = 0;
+  for (size_t rank = 0; rank < loads.size(); ++rank) {
+    if (static_cast<int>(rank) < input.workers) sent += loads[rank].sent / input.workers;
+    busiest = std::max({busiest, loads[rank].sent, loads[rank].received});
+  }
   const double n = input.workers;
-  if (input.algorithm == "naive") return Even((n - 1) * gradient_bytes, "(n-1) S");
-  ByteFormula formula = Even(2 * (n - 1) / n * gradient_bytes, "2(n-1)/n S");
-  if (input.algorithm == "tree") {
-    const int neighbours = TreeNeighboursMax(input.workers);
-    formula.busiest = neighbours * gradient_bytes;
-    formula.busiest_text = absl::StrCat(neighbours, " S, one to each neighbour");
+  const bool naive = spec.algorithm == Algorithm::kNaive;
+  ByteFormula formula = Even(sent * gradient_bytes, naive ? "(n-1) S" : ShareText(sent, n));
+  if (spec.algorithm == Algorithm::kTree) {
+    formula.busiest_text = absl::StrCat(std::round(busiest), " S, one to each neighbour");
+  } else if (busiest - sent > 1e-9) {
+    formula.busiest_text = ShareText(busiest, n);
+  }
+  formula.busiest = busiest * gradient_bytes;
+  if (spec.world_size > input.workers) {
+    formula.server = loads.back().received * gradient_bytes;
+    formula.server_text = ShareText(loads.back().received, n);
   }
   return formula;
+}
+
+// All pushes go to the servers, and all pulls come from there.
+bool OnlyServersSum(const ByteFormulaInput& input) {
+  return input.mode == "ps_sync" || input.mode == "ps_async" ||
+         (input.algorithm == NameOf(Algorithm::kPsExchange) &&
+          input.placement == Placement::kSpare);
 }
 
 std::optional<double> Ratio(bool measured, double counted, double formula) {
@@ -181,17 +211,40 @@ double EncodedBytes(const ByteFormulaInput& input) {
   return elements * (kIntegerBytes + kExponentBytes / static_cast<double>(kExactBlockElements));
 }
 
+absl::StatusOr<ScheduleSpec> ScheduleSpecOf(const ByteFormulaInput& input) {
+  const std::optional<Algorithm> algorithm = AlgorithmNamed(input.algorithm);
+  if (!algorithm) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("byte formula: no algorithm is named '", input.algorithm, "'"));
+  }
+  const bool apart = input.placement != Placement::kColocated;
+  ScheduleSpec spec;
+  spec.algorithm = *algorithm;
+  spec.servers = input.servers;
+  spec.world_size = input.workers + (apart ? input.servers : 0);
+  spec.placement = input.placement;
+  spec.group_size = input.group_size;
+  return spec;
+}
+
 absl::StatusOr<ByteFormula> FormulaFor(const ByteFormulaInput& input) {
-  if (!HasFormula(input)) {
+  if (input.mode == "none") return Even(0, "0");
+  if (input.algorithm == NameOf(Algorithm::kAuto)) return Even(0, "by each bucket's choice");
+  const bool servers_missing = OnlyServersSum(input) && input.servers < 1;
+  if (input.workers < 1 || input.element_bytes < 1 || servers_missing ||
+      (!OnlyServersSum(input) && input.mode != "all_reduce")) {
     return absl::InvalidArgumentError(
         absl::StrCat("byte formula: none for mode '", input.mode, "', algorithm '", input.algorithm,
                      "', ", input.workers, " workers, ", input.servers, " servers, ",
                      input.element_bytes, " bytes an element"));
   }
-  if (input.mode == "none") return Even(0, "0");
   const double bytes = EncodedBytes(input);
-  ByteFormula formula = HasServers(input) ? WithServers(input.workers, input.servers, bytes)
-                                          : Collective(input, bytes);
+  ByteFormula formula;
+  if (OnlyServersSum(input)) {
+    formula = WithServers(input.workers, input.servers, bytes);
+  } else {
+    ASSIGN_OR_RETURN(formula, OfSchedule(input, bytes));
+  }
   if (bytes != input.gradient_bytes) {
     for (std::string* text : {&formula.worker_text, &formula.server_text, &formula.busiest_text}) {
       if (!text->empty()) absl::StrAppend(text, ", S at 8 B an element");
@@ -211,22 +264,18 @@ ByteRatios CountedOverFormula(const BytesResult& bytes) {
 
 ByteFormulaInput FormulaInputOf(const std::vector<const RunRecord*>& runs) {
   const RunConfig& config = runs[0]->config;
-  return {.mode = ModeOf(config.variant()),
-          .algorithm = AlgorithmOf(config.variant()),
-          .workers = config.world_size(),
-          .servers = config.servers(),
-          .gradient_bytes = GradientBytes(runs),
-          .element_bytes = ElementBytes(config.experiment()),
-          .exact = config.experiment().reduction_order() == EXACT};
-}
-
-int TreeNeighboursMax(int workers) {
-  int most = 0;
-  for (int rank = 0; rank < workers; ++rank) {
-    const int children = std::clamp(workers - (2 * rank + 1), 0, 2);
-    most = std::max(most, children + (rank > 0 ? 1 : 0));
-  }
-  return most;
+  const AllReduceSync& all_reduce = config.variant().all_reduce();
+  ByteFormulaInput input{.mode = ModeOf(config.variant()),
+                         .algorithm = AlgorithmOf(config.variant()),
+                         .workers = config.world_size(),
+                         .servers = config.servers(),
+                         .gradient_bytes = GradientBytes(runs),
+                         .element_bytes = ElementBytes(config.experiment()),
+                         .exact = config.experiment().reduction_order() == EXACT,
+                         .placement = PlacementFrom(all_reduce.placement()),
+                         .group_size = all_reduce.group_size()};
+  if (input.placement == Placement::kColocated) input.servers = SummingRanksOf(all_reduce);
+  return input;
 }
 
 absl::Status AggregateBytes(const std::vector<const RunRecord*>& runs, VariantResult* result) {

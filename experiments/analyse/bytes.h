@@ -1,12 +1,13 @@
 // bytes.h: what every way to synchronise must put on the links, by formula and as counted.
 // Units: bytes per member and step. S = gradient bytes of the whole model as this way encodes them,
-// n workers, s servers. naive: each worker sends S to every other. ring: 2(n-1)/n S. tree: a worker
-// sends S to each neighbour in the heap-ordered binary tree (parent r of 2r+1 and 2r+2), so 3 S
-// where it has a parent and two children, and 2(n-1)/n S in the mean. Servers, of whatever kind:
-// every worker sends S and receives S, a server n S / s of both.
+// n workers, s servers. Collectives: what the moves of their schedule add up to
+// (allreduce/schedule/load.h): naive (n-1) S; ring, direct and halving-doubling 2(n-1)/n S; a tree
+// 2(n-1)/n S in the mean and S for each neighbour of the busiest rank. Parameter servers: every
+// worker sends S and receives S, a server n S / s of both.
 // Counted: every byte handed to the socket or to gRPC in measured steps, our headers included,
 // HTTP/2 and TCP headers not; start-up, call check, start values and probe are apart (`set_up`).
-// Errors: InvalidArgument for a mode or algorithm without a formula. Pure.
+// AUTO has no formula: each bucket's size chooses. Errors: InvalidArgument for a mode or algorithm
+// that does not exist or not for these numbers. Pure.
 #pragma once
 
 #include <optional>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "allreduce/schedule/generate.h"
 #include "experiments/analyse/run_record.h"
 
 namespace lockstep {
@@ -23,13 +25,19 @@ struct ByteFormulaInput {
   std::string algorithm = {};  // as VariantResult.algorithm
   int workers = 0;
   int servers = 0;
-  double gradient_bytes = 0;  // all elements in the wire type
-  int element_bytes = 4;      // of the wire type
-  bool exact = false;         // reduction_order EXACT
+  double gradient_bytes = 0;                // all elements in the wire type
+  int element_bytes = 4;                    // of the wire type
+  bool exact = false;                       // reduction_order EXACT
+  Placement placement = Placement::kSpare;  // of ps_exchange's servers
+  int group_size = 0;                       // hierarchical
 };
 // S of this way. EXACT makes a collective send integers of 8 bytes and 4 more for each block of
 // 1,024 elements; to a parameter server gradients go as they are.
 double EncodedBytes(const ByteFormulaInput& input);
+
+// The collective that this way runs. REQUIRES: input.mode is all_reduce. InvalidArgument: no
+// algorithm has the name.
+absl::StatusOr<ScheduleSpec> ScheduleSpecOf(const ByteFormulaInput& input);
 
 struct ByteFormula {
   double worker = 0;             // sent by one worker, mean over them; received: the same
@@ -43,9 +51,6 @@ absl::StatusOr<ByteFormula> FormulaFor(const ByteFormulaInput& input);
 
 // What the records say of one variant. REQUIRES: all runs are of it, at least one.
 ByteFormulaInput FormulaInputOf(const std::vector<const RunRecord*>& runs);
-
-// Most neighbours that one worker has in the tree: 3 from 5 workers on.
-int TreeNeighboursMax(int workers);
 
 // Counted over formula, which the trunk promises within 1 %. nullopt: not measured, or the formula
 // is 0.

@@ -4,144 +4,102 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "allreduce/schedule/generate.h"
+#include "allreduce/schedule/choose.h"
+#include "allreduce/schedule/cost.h"
+#include "allreduce/schedule/simulate.h"
 #include "base/limits.h"
+#include "base/numeric/exact.h"
 #include "experiments/analyse/statistics.h"
 
 namespace lockstep {
 namespace {
 
-struct Terms {
-  double alpha = 0;  // messages one after another
-  double beta = 0;   // bytes
-  double gamma = 0;  // bytes
-  std::string text;
+struct Time {
+  double ns = 0;
+  std::string formula;
 };
 
-double Tiles(double chunk_bytes, double tile_bytes) {
-  return std::max(1.0, std::ceil(chunk_bytes / tile_bytes));
+// One collective of `bytes`.
+std::optional<Time> TimeOf(const PredictionInput& input, double bytes) {
+  const absl::StatusOr<ScheduleSpec> spec = ScheduleSpecOf(input.way);
+  if (!spec.ok() || input.way.workers < 1) return std::nullopt;
+  const CostModel cost{.latency_ns = input.alpha_ns,
+                       .beta_ns_per_byte = input.beta_ns_per_byte,
+                       .gamma_ns_per_byte = input.gamma_ns_per_byte};
+  const auto whole_bytes = static_cast<int64_t>(std::llround(bytes));
+  if (spec->algorithm == Algorithm::kAuto) {
+    const Choice choice = ChooseAlgorithm(spec->world_size, whole_bytes, cost);
+    return Time{choice.candidates.front().time_ns, choice.Why()};
+  }
+  const std::optional<ClosedForm> form = ClosedFormOf(*spec, cost, whole_bytes, input.chunk_bytes);
+  if (form) return Time{form->time_ns, form->formula};
+  SimulationOptions options;
+  options.cost = cost;
+  options.bytes = whole_bytes;
+  options.element_bytes = input.way.element_bytes;
+  options.tile_bytes = input.chunk_bytes;
+  const absl::StatusOr<Simulation> simulation = Simulate(*spec, options);
+  if (!simulation.ok()) return std::nullopt;
+  return Time{simulation->time_ns, "its schedule, simulated"};
 }
 
-// "alpha", "3 alpha", "2(n-1) x 3 alpha".
-std::string AlphaText(const std::string& rounds, double messages) {
-  if (messages == 1) return absl::StrCat(rounds, rounds.empty() ? "" : " ", "alpha");
-  return absl::StrCat(rounds, rounds.empty() ? "" : " x ", messages, " alpha");
+std::optional<Time> AllReduceTime(const PredictionInput& input) {
+  const double buckets = std::max(1, input.buckets);
+  std::optional<Time> time = TimeOf(input, EncodedBytes(input.way) / buckets);
+  if (!time) return std::nullopt;
+  time->ns *= buckets;
+  if (buckets > 1) absl::StrAppend(&time->formula, "; for each of ", buckets, " buckets");
+  if (!input.way.exact) return time;
+  constexpr double kExponentBytes = 4;
+  const double elements = input.way.gradient_bytes / input.way.element_bytes / buckets;
+  const double blocks = std::ceil(elements / static_cast<double>(kExactBlockElements));
+  const std::optional<Time> exponents = TimeOf(input, blocks * kExponentBytes);
+  if (!exponents) return std::nullopt;
+  time->ns += buckets * exponents->ns;
+  absl::StrAppend(&time->formula, "; again for the exponents");
+  return time;
 }
 
-class Predictor {
- public:
-  explicit Predictor(const PredictionInput& input)
-      : way_(input.way),
-        n_(input.way.workers),
-        s_(input.way.servers),
-        bytes_(EncodedBytes(input.way)),
-        buckets_(std::max(1, input.buckets)),
-        tile_bytes_(static_cast<double>(std::max<int64_t>(1, input.chunk_bytes))) {}
+// Messages of a step between one worker and one server: the pushes, bucket by bucket, and the
+// reply.
+double PsMessages(const PredictionInput& input) {
+  const double tile_bytes = static_cast<double>(std::max<int64_t>(1, input.chunk_bytes));
+  const double buckets = std::max(1, input.buckets);
+  const double shard_bytes = EncodedBytes(input.way) / input.way.servers;
+  const auto tiles = [tile_bytes](double bytes) {
+    return std::max(1.0, std::ceil(bytes / tile_bytes));
+  };
+  return buckets * tiles(shard_bytes / buckets) + tiles(shard_bytes);
+}
 
-  std::optional<Terms> Predict() const {
-    if (way_.workers < 1) return std::nullopt;
-    if (way_.mode == "ps_sync" && way_.servers > 0) return PsSync();
-    if (way_.mode == "ps_async" && way_.servers > 0) return PsAsync();
-    if (way_.mode != "all_reduce") return std::nullopt;
-    if (way_.algorithm == "naive") return Naive();
-    if (way_.algorithm == "ring") return Ring();
-    if (way_.algorithm == "tree") return Tree();
-    if (way_.algorithm == "ps_exchange" && way_.servers > 0) return PsExchange();
-    return std::nullopt;
-  }
-
- private:
-  // Messages in place of one, for a bucket cut into `parts`.
-  double Messages(double parts) const {
-    const double tiles = Tiles(bytes_ / buckets_ / parts, tile_bytes_);
-    return buckets_ * (tiles + (way_.exact ? 1 : 0));
-  }
-
-  Terms Naive() const {
-    const double m = Messages(1);
-    return {.alpha = (n_ - 1) * m,
-            .beta = (n_ - 1) * bytes_,
-            .gamma = (n_ - 1) * bytes_,
-            .text = absl::StrCat("(n-1)(", AlphaText("", m), " + S beta + S gamma)")};
-  }
-
-  Terms Ring() const {
-    const double m = Messages(n_);
-    return {.alpha = 2 * (n_ - 1) * m,
-            .beta = 2 * (n_ - 1) / n_ * bytes_,
-            .gamma = (n_ - 1) / n_ * bytes_,
-            .text = absl::StrCat(AlphaText("2(n-1)", m), " + 2(n-1)/n S beta + (n-1)/n S gamma")};
-  }
-
-  Terms Tree() const {
-    if (way_.workers == 1) return {};
-    const double levels = std::floor(std::log2(n_));
-    const double neighbours = TreeNeighboursMax(way_.workers);
-    const double children = std::min(2.0, n_ - 1);
-    const double tiles = Tiles(bytes_ / buckets_ / kTreeChunksPerChannel, tile_bytes_);
-    const double chunks = kTreeChunksPerChannel * tiles;
-    const double chunk_bytes = bytes_ / buckets_ / chunks;
-    const double rounds = 2 * levels + (chunks - 1) * neighbours;
-    const double exponents = way_.exact ? 2 * levels + (kTreeChunksPerChannel - 1) * neighbours : 0;
-    return {.alpha = buckets_ * (rounds + exponents),
-            .beta = buckets_ * rounds * chunk_bytes,
-            .gamma = buckets_ * (levels + chunks - 1) * children * chunk_bytes,
-            .text = absl::StrCat(
-                "2h (alpha + c beta) + h k c gamma + (C-1)(d (alpha + c beta) + k c gamma), h = ",
-                levels, ", k = ", children, ", d = ", neighbours, ", C = ", chunks,
-                buckets_ > 1 ? absl::StrCat(", for each of ", buckets_, " buckets") : "",
-                way_.exact ? "; as many alpha again for the exponents" : "")};
-  }
-
+std::optional<Time> ParameterServerTime(const PredictionInput& input) {
+  const double n = input.way.workers;
+  const double s = input.way.servers;
+  if (n < 1 || s < 1) return std::nullopt;
+  const bool sync = input.way.mode == "ps_sync";
+  const double bytes = EncodedBytes(input.way);
+  const double messages = PsMessages(input);
   // One server's link carries n/s of what a worker's does, never less.
-  double Crowded() const { return std::max(1.0, n_ / s_); }
-
-  Terms PsExchange() const {
-    const double m = Messages(s_);
-    return {.alpha = 2 * m,
-            .beta = 2 * Crowded() * bytes_,
-            .gamma = (n_ - 1) / s_ * bytes_,
-            .text = absl::StrCat(AlphaText("2", m), " + 2 max(1, n/s) S beta + (n-1)/s S gamma")};
-  }
-
-  // Of a step between one worker and one server: the pushes, bucket by bucket, and the reply.
-  double PsMessages() const {
-    return buckets_ * Tiles(bytes_ / buckets_ / s_, tile_bytes_) + Tiles(bytes_ / s_, tile_bytes_);
-  }
-
-  Terms PsSync() const {
-    return {
-        .alpha = PsMessages(),
-        .beta = 2 * Crowded() * bytes_,
-        .gamma = n_ / s_ * bytes_,
-        .text = absl::StrCat(AlphaText("", PsMessages()), " + 2 max(1, n/s) S beta + n/s S gamma")};
-  }
-
-  Terms PsAsync() const {
-    return {.alpha = PsMessages(),
-            .beta = 2 * bytes_,
-            .gamma = bytes_ / s_,
-            .text = absl::StrCat(AlphaText("", PsMessages()),
-                                 " + 2 S beta + S/s gamma, servers' links not full")};
-  }
-
-  const ByteFormulaInput& way_;
-  const double n_;
-  const double s_;
-  const double bytes_;
-  const double buckets_;
-  const double tile_bytes_;
-};
+  const double crowded = sync ? std::max(1.0, n / s) : 1;
+  const double folds = sync ? n / s : 1 / s;
+  return Time{messages * input.alpha_ns + 2 * crowded * bytes * input.beta_ns_per_byte +
+                  folds * bytes * input.gamma_ns_per_byte,
+              absl::StrCat(messages, sync ? " alpha + 2 max(1, n/s) S beta + n/s S gamma"
+                                          : " alpha + 2 S beta + S/s gamma, servers' links not "
+                                            "full")};
+}
 
 }  // namespace
 
 std::optional<ExchangePrediction> PredictExchange(const PredictionInput& input) {
-  const std::optional<Terms> terms = Predictor(input).Predict();
-  if (!terms) return std::nullopt;
+  const std::string& mode = input.way.mode;
+  std::optional<Time> time;
+  if (mode == "all_reduce") time = AllReduceTime(input);
+  if (mode == "ps_sync" || mode == "ps_async") time = ParameterServerTime(input);
+  if (!time) return std::nullopt;
   constexpr double kNanosecondsPerMicrosecond = 1e3;
-  const double ns = terms->alpha * input.alpha_ns + terms->beta * input.beta_ns_per_byte +
-                    terms->gamma * input.gamma_ns_per_byte;
-  return ExchangePrediction{.exchange_us = ns / kNanosecondsPerMicrosecond, .formula = terms->text};
+  return ExchangePrediction{.exchange_us = time->ns / kNanosecondsPerMicrosecond,
+                            .formula = time->formula};
 }
 
 void AggregatePrediction(const std::vector<const RunRecord*>& runs, VariantResult* result) {

@@ -1,22 +1,17 @@
 // prediction.h: what one step's exchange should cost by the alpha-beta model. No measurement.
 // alpha s a message, beta s a byte and direction, gamma s a byte folded, as a ping-pong over the
 // run's own links and a fold in memory gave them before the first step. n workers, s servers, S
-// bytes as encoded, m messages in place of one: buckets x tiles of chunk_bytes, and with EXACT one
-// more a bucket for the exponents (which are too few bytes to count). Nothing is hidden behind
-// compute, links are full duplex, every process has a core of its own.
-//   naive        (n-1)(m alpha + S beta + S gamma)
-//   ring         2(n-1) m alpha + 2(n-1)/n S beta + (n-1)/n S gamma
-//   tree         the first chunk's way, 2h (alpha + c beta) + h k c gamma, then C-1 more chunks,
-//                each held up by the busiest worker: d (alpha + c beta) + k c gamma. h = floor(log2
-//                n) levels, d neighbours, k children at most, C chunks of c = S/C bytes in a bucket
-//   ps_exchange  2m alpha + 2 max(1, n/s) S beta + (n-1)/s S gamma: all workers push at once, then
-//                the sums come back; a bucket's push and reply do not overlap
+// bytes as encoded. Nothing is hidden behind compute, links are full duplex, every process has a
+// core of its own.
+//   collectives  the closed form of their schedule (allreduce/schedule/cost.h) for each bucket,
+//   with
+//                EXACT another one for the exponents; a schedule without a form is simulated; AUTO
+//                is the fastest of its candidates
 //   ps_sync      (p+q) alpha + 2 max(1, n/s) S beta + n/s S gamma: p messages a push (one a bucket
 //                and chunk), q a reply; the reply comes once the whole step is applied
 //   ps_async     (p+q) alpha + 2 S beta + S/s gamma, as long as the servers' links are not full
 // Channels share the link, so they are in none of these. Papers: Hockney, Parallel Computing 20(3),
-// 1994; Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005; Sanders, Speck, Traeff, Parallel Computing
-// 35(12), 2009. Units: ns, bytes, us. Pure.
+// 1994; Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005. Units: ns, bytes, us. Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,8 @@
 #include "experiments/analyse/run_record.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -67,6 +69,13 @@ class MemberMerger {
  private:
   void TakeEvent(const Record& record) {
     switch (record.event_case()) {
+      case Record::kStarted:
+        // A replacement. Its predecessor may have ended later, with an error: nobody listened.
+        if (started_++ > 0) member_.ended.reset();
+        break;
+      case Record::kRebuilt:
+        Resume(record.rebuilt(), record.time_ns());
+        break;
       case Record::kSetUp:
         member_.set_up = record.set_up();
         break;
@@ -80,7 +89,10 @@ class MemberMerger {
         last_step_ = record.step().step();
         break;
       case Record::kProbed:
+        DropProbesFrom(record.probed().step());
         member_.probes.push_back(record.probed());
+        // Its copies are in a file of its own, which the readers of distances don't know.
+        if (started_ > 1) member_.probes.back().set_snapshot_offset(-1);
         break;
       case Record::kApplied:
         member_.applied.push_back(record.applied());
@@ -89,9 +101,33 @@ class MemberMerger {
       case Record::kEnded:
         member_.ended = record.ended();
         break;
-      case Record::kStarted:
+      case Record::kInjected:
       case Record::EVENT_NOT_SET:
         break;
+    }
+  }
+
+  // A rebuilt group goes on after `rebuilt.step()`: what this member did beyond is undone, what it
+  // lacks came from a peer.
+  void Resume(const Rebuilt& rebuilt, int64_t time_ns) {
+    member_.rebuilds.push_back(rebuilt);
+    DropProbesFrom(rebuilt.step() + 1);
+    std::vector<StepDone>& steps = member_.steps;
+    steps.resize(std::min(steps.size(), static_cast<size_t>(rebuilt.step())));
+    while (static_cast<int64_t>(steps.size()) < rebuilt.step()) {
+      StepDone taken;
+      taken.set_step(static_cast<int64_t>(steps.size()) + 1);
+      taken.set_start_ns(steps.empty() ? time_ns : EndNs(steps.back()));
+      taken.set_sync_ns(time_ns - taken.start_ns());
+      taken.set_loss(std::numeric_limits<double>::quiet_NaN());
+      steps.push_back(std::move(taken));
+    }
+    last_step_ = rebuilt.step();
+  }
+
+  void DropProbesFrom(int64_t step) {
+    while (!member_.probes.empty() && member_.probes.back().step() >= step) {
+      member_.probes.pop_back();
     }
   }
 
@@ -99,6 +135,7 @@ class MemberMerger {
   const std::string role_;
   const int index_;
   MemberRecord member_;
+  int started_ = 0;  // processes
   int64_t last_step_ = 0;
   std::vector<std::string> problems_;
 };
@@ -109,6 +146,16 @@ std::string CollectiveLabel(AllReduceSync::Algorithm algorithm) {
       return "Naive all-to-all";
     case AllReduceSync::TREE:
       return "Tree all-reduce, pipelined";
+    case AllReduceSync::DOUBLE_TREE:
+      return "Double-tree all-reduce, pipelined";
+    case AllReduceSync::HALVING_DOUBLING:
+      return "Halving-doubling all-reduce";
+    case AllReduceSync::RECURSIVE_DOUBLING:
+      return "Recursive-doubling all-reduce";
+    case AllReduceSync::DIRECT:
+      return "Direct two-shot all-reduce";
+    case AllReduceSync::AUTO:
+      return "All-reduce, algorithm by size";
     case AllReduceSync::PS_EXCHANGE:
       return "Parameter-server exchange as a schedule";
     default: {
@@ -119,11 +166,34 @@ std::string CollectiveLabel(AllReduceSync::Algorithm algorithm) {
   }
 }
 
+// The last group had fewer workers: those that were not in it are named instead of their problems.
+void FindLost(RunRecord* run, std::vector<std::vector<std::string>>* problems) {
+  const auto last_epoch = [](const MemberRecord& worker) {
+    return worker.rebuilds.empty() ? 0 : worker.rebuilds.back().epoch();
+  };
+  const auto furthest =
+      std::max_element(run->workers.begin(), run->workers.end(),
+                       [&](const auto& a, const auto& b) { return last_epoch(a) < last_epoch(b); });
+  if (furthest == run->workers.end() || furthest->rebuilds.empty()) return;
+  const Rebuilt& last = furthest->rebuilds.back();
+  if (last.world_size() >= static_cast<int>(run->workers.size())) return;
+  run->shrank = true;
+  for (size_t i = 0; i < run->workers.size(); ++i) {
+    if (last_epoch(run->workers[i]) == last.epoch()) {
+      run->shrank = run->shrank && (*problems)[i].empty();
+      continue;
+    }
+    (*problems)[i] = {absl::StrCat(run->workers[i].name, " was lost; the run went on with ",
+                                   last.world_size(), " workers after step ", last.step())};
+  }
+}
+
 }  // namespace
 
 RunRecord MergeRun(const RunConfig& config, const RecordReader& read) {
   RunRecord run;
   run.config = config;
+  std::vector<std::vector<std::string>> problems;  // of each member
   const auto merge = [&](const std::string& role, int count, std::vector<MemberRecord>* members) {
     for (int index = 0; index < count; ++index) {
       MemberMerger merger(config, role, index);
@@ -133,12 +203,16 @@ RunRecord MergeRun(const RunConfig& config, const RecordReader& read) {
       } else {
         merger.Problem(absl::StrCat("no record: ", records.status().message()));
       }
-      run.problems.insert(run.problems.end(), merger.problems().begin(), merger.problems().end());
+      problems.push_back(merger.problems());
       members->push_back(merger.member());
     }
   };
   merge("worker", config.world_size(), &run.workers);
+  FindLost(&run, &problems);
   merge("server", config.servers(), &run.servers);
+  for (const std::vector<std::string>& own : problems) {
+    run.problems.insert(run.problems.end(), own.begin(), own.end());
+  }
   run.complete = run.problems.empty() && !run.workers.empty();
   return run;
 }
@@ -208,6 +282,10 @@ size_t CommonSteps(const RunRecord& run) {
   size_t steps = run.workers.empty() ? 0 : run.workers[0].steps.size();
   for (const MemberRecord& worker : run.workers) steps = std::min(steps, worker.steps.size());
   return steps;
+}
+
+bool IsTakenOver(const StepDone& step) {
+  return step.exchange_size() == 0 && std::isnan(step.loss());
 }
 
 int64_t EndNs(const StepDone& step) { return step.start_ns() + step.compute_ns() + step.sync_ns(); }

@@ -1,7 +1,8 @@
 // run_record.h: the record files of one run (one variant, seed and block) put together.
 // Units: ns, bytes and steps as in proto/record.proto; steps are 1-based and contiguous from 1.
 // Errors: none. A missing, truncated or foreign file is a sentence in `problems` and leaves the run
-// incomplete; what the other members recorded stands.
+// incomplete; what the other members recorded stands. Where a group was rebuilt, what was undone is
+// left out and a replacement's record follows its predecessor's.
 // Threads: any; the functions are pure apart from what the reader does.
 #pragma once
 
@@ -22,10 +23,11 @@ struct MemberRecord {
   std::string name;  // "worker 2"
   Started started;
   SetUp set_up;
-  std::vector<StepDone> steps;   // workers, and servers that only sum; steps[i].step() == i + 1
-  std::vector<Probed> probes;    // workers
-  std::vector<Applied> applied;  // parameter servers
-  std::optional<Ended> ended;    // absent: killed, or the file is cut
+  std::vector<StepDone> steps;    // workers, and servers that only sum; steps[i].step() == i + 1
+  std::vector<Rebuilt> rebuilds;  // workers
+  std::vector<Probed> probes;     // workers
+  std::vector<Applied> applied;   // parameter servers
+  std::optional<Ended> ended;     // absent: killed, or the file is cut
 };
 
 struct RunRecord {
@@ -34,6 +36,9 @@ struct RunRecord {
   std::vector<MemberRecord> servers;  // [index], config.servers of them
   std::vector<std::string> problems;  // "worker 2: record stops after step 41"
   bool complete = false;              // every member ended well and every worker did every step
+  // The run ended well, but with fewer workers than `config` says: not complete, since nothing that
+  // is compared holds for it. `problems` names who was lost.
+  bool shrank = false;
 
   int steps() const { return config.experiment().train().steps(); }
 };
@@ -64,6 +69,10 @@ uint64_t FirstSeed(const RunRecord& run);
 // Steps left out of every time, while caches and connections warm up: 5, and at most a tenth of the
 // run.
 int WarmupSteps(int steps);
+
+// This worker, or the process in its place, took the state after the step from a peer when a group
+// was rebuilt: the step has a duration, but neither loss nor samples nor traffic of its own.
+bool IsTakenOver(const StepDone& step);
 
 // Steps that every worker finished.
 size_t CommonSteps(const RunRecord& run);

@@ -40,10 +40,11 @@ void FillMessage(const std::string& pattern, Message* message) {
 // Settings of one mode beside another are refused: the written-out text must not have them.
 void KeepWhatItReads(Variant* variant) {
   if (variant->has_ps() && variant->ps().mode() != Ps::ASYNC) variant->mutable_ps()->clear_rate();
-  if (variant->has_all_reduce() &&
-      variant->all_reduce().algorithm() != AllReduceSync::PS_EXCHANGE) {
-    variant->mutable_all_reduce()->clear_servers();
-  }
+  if (!variant->has_all_reduce()) return;
+  AllReduceSync* sync = variant->mutable_all_reduce();
+  if (sync->algorithm() == AllReduceSync::PS_EXCHANGE) return;
+  sync->clear_servers();
+  sync->clear_placement();
 }
 
 }  // namespace

@@ -4,47 +4,170 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/member/fault_plan.h"
 #include "experiments/spec/checker.h"
 
 namespace lockstep {
 namespace {
 
-// What is wrong with the fault's target; empty when nothing is.
-std::string TargetObjection(const std::string& target, const std::vector<int>& workers) {
-  constexpr char kWorker[] = "worker:";
-  int worker = -1;
-  const bool names_worker = absl::StartsWith(target, kWorker) &&
-                            absl::SimpleAtoi(target.substr(sizeof(kWorker) - 1), &worker) &&
-                            worker >= 0;
-  if (!names_worker) {
-    return absl::StrCat("\"", absl::CEscape(target),
-                        "\" is not built yet; built today: worker:i, as worker:0");
-  }
+// What is wrong with a number of a worker; empty when nothing is.
+std::string WorkerObjection(int worker, const std::vector<int>& workers) {
   const auto fewest = std::min_element(workers.begin(), workers.end());
   if (fewest == workers.end() || worker < *fewest) return "";
-  return absl::StrCat("there is no ", target, " with ", *fewest,
+  return absl::StrCat("there is no worker:", worker, " with ", *fewest,
                       " workers: the last is worker:", *fewest - 1);
 }
 
-void CheckFault(const Checker& check, const Fault& fault, const std::string& path) {
-  const auto missing = [&](const char* name, const char* example) {
-    const std::string field = JoinPath(path, name);
-    if (check.places.Unreadable(field)) return;
-    check.errors->push_back({.place = check.places.Find(path),
-                             .message = absl::StrCat(field, " is missing; add ", example)});
-  };
-  if (!fault.has_kind()) missing("kind", "kind: NAN_GRADIENT");
-  if (!fault.has_target()) missing("target", "target: \"worker:0\"");
-  if (!fault.at().has_step()) missing("at.step", "at { step: 5 }");
-  if (fault.kind() != Fault::NAN_GRADIENT) return;  // refused as a whole
-  if (fault.has_target()) {
-    const std::string objection = TargetObjection(fault.target(), UsableWorkers(check.experiment));
-    if (!objection.empty()) check.Error(JoinPath(path, "target"), objection);
+// The number behind "worker:"; -1: it is no worker.
+int WorkerOf(const std::string& target) {
+  constexpr char kWorker[] = "worker:";
+  int worker = -1;
+  const bool names_worker = absl::StartsWith(target, kWorker) &&
+                            absl::SimpleAtoi(target.substr(sizeof(kWorker) - 1), &worker);
+  return names_worker && worker >= 0 ? worker : -1;
+}
+
+class FaultChecker {
+ public:
+  FaultChecker(const Checker& check, const Fault& fault, std::string path)
+      : check_(check),
+        fault_(fault),
+        path_(std::move(path)),
+        kind_(Fault::Kind_Name(fault.kind())) {}
+
+  void Check() const {
+    if (!fault_.has_kind()) Missing("kind", "kind: NAN_GRADIENT");
+    if (!fault_.has_target()) Missing("target", "target: \"worker:0\"");
+    if (!fault_.at().has_step()) Missing("at.step", "at { step: 5 }");
+    if (!fault_.has_kind() || !IsBuilt()) return;
+    CheckTarget();
+    CheckStep();
+    CheckFor();
+    CheckMessage();
+    if (fault_.has_after_bucket() && !StrikesProcess(fault_.kind())) {
+      Error("after_bucket", absl::StrCat("conflicts with kind ", kind_,
+                                         ": KILL, FREEZE and RESTART read it; remove it"));
+    }
+    if (fault_.kind() == Fault::RESTART) CheckRestart();
   }
-  const int steps = check.experiment.train().steps();
-  if (steps >= 1 && fault.at().step() > steps) {
-    check.Error(JoinPath(path, "at.step"),
-                absl::StrCat(fault.at().step(), " is behind the last step, ", steps));
+
+ private:
+  bool IsBuilt() const {
+    return StrikesProcess(fault_.kind()) || StrikesMessage(fault_.kind()) ||
+           fault_.kind() == Fault::NAN_GRADIENT;  // others are refused as a whole
+  }
+
+  void CheckTarget() const {
+    if (!fault_.has_target()) return;
+    const int worker = WorkerOf(fault_.target());
+    const std::string objection =
+        worker < 0 ? absl::StrCat("\"", absl::CEscape(fault_.target()),
+                                  "\" is not built yet; built today: worker:i, as worker:0")
+                   : WorkerObjection(worker, UsableWorkers(check_.experiment));
+    if (!objection.empty()) Error("target", objection);
+  }
+
+  void CheckStep() const {
+    const int steps = check_.experiment.train().steps();
+    if (steps < 1 || fault_.at().step() <= steps) return;
+    Error("at.step", absl::StrCat(fault_.at().step(), " is behind the last step, ", steps));
+  }
+
+  void CheckFor() const {
+    const bool reads = fault_.kind() == Fault::FREEZE || fault_.kind() == Fault::DELAY;
+    if (reads && !fault_.has_for_()) {
+      Missing("for", "for: \"500ms\"");
+    } else if (reads && !DurationMs(fault_.for_()).has_value()) {
+      Error("for", absl::StrCat("\"", absl::CEscape(fault_.for_()),
+                                "\" is not a duration of at least 1 ms; write one as \"500ms\" or "
+                                "\"2s\""));
+    } else if (!reads && fault_.has_for_()) {
+      Error("for",
+            absl::StrCat("conflicts with kind ", kind_, ": only FREEZE and DELAY last; remove it"));
+    }
+  }
+
+  void CheckMessage() const {
+    if (!StrikesMessage(fault_.kind())) {
+      if (!fault_.has_message()) return;
+      Error("message", absl::StrCat("conflicts with kind ", kind_,
+                                    ": only DROP, DUPLICATE, CORRUPT and DELAY strike a message; "
+                                    "remove it"));
+      return;
+    }
+    if (!fault_.message().has_to()) {
+      Missing("message.to", "message { to: 1 }");
+    } else {
+      const int to = fault_.message().to();
+      std::string objection = WorkerObjection(to, UsableWorkers(check_.experiment));
+      if (to == WorkerOf(fault_.target())) objection = "a worker sends nothing to itself";
+      if (!objection.empty()) Error("message.to", objection);
+    }
+    for (const Variant& variant : check_.experiment.variant()) {
+      if (variant.has_all_reduce()) continue;
+      Error("kind", absl::StrCat(kind_, " conflicts with variant \"", variant.name(),
+                                 "\": only the links of all_reduce lose, repeat, damage or delay "
+                                 "messages on purpose; leave it out, as with --only"));
+    }
+  }
+
+  void CheckRestart() const {
+    for (const Variant& variant : check_.experiment.variant()) {
+      if (variant.all_reduce().on_loss() == AllReduceSync::REPLACE) continue;
+      Error("kind", absl::StrCat("RESTART conflicts with variant \"", variant.name(),
+                                 "\": only all_reduce with on_loss REPLACE starts a worker again; "
+                                 "write that, or kind: KILL"));
+    }
+  }
+
+  void Missing(const char* name, const char* example) const {
+    const std::string field = JoinPath(path_, name);
+    if (check_.places.Unreadable(field)) return;
+    check_.errors->push_back({.place = check_.places.Find(path_),
+                              .message = absl::StrCat(field, " is missing; add ", example)});
+  }
+  void Error(const char* name, const std::string& message) const {
+    check_.Error(JoinPath(path_, name), message);
+  }
+
+  const Checker& check_;
+  const Fault& fault_;
+  const std::string path_;
+  const std::string kind_;
+};
+
+// What a group can be rebuilt with: workers that all hold the whole state.
+std::string OnLossObjection(const Experiment& experiment, const AllReduceSync& sync) {
+  const bool shrinks = sync.on_loss() == AllReduceSync::SHRINK;
+  if (sync.engine() != AllReduceSync::HOST) {
+    return absl::StrCat("conflicts with engine ", AllReduceSync::Engine_Name(sync.engine()),
+                        ": only HOST rebuilds its groups");
+  }
+  if (sync.algorithm() == AllReduceSync::PS_EXCHANGE) {
+    return "conflicts with algorithm PS_EXCHANGE: groups with ranks that sum for others are not "
+           "built yet; write another algorithm, or on_loss: STOP";
+  }
+  if (shrinks && sync.algorithm() == AllReduceSync::HIERARCHICAL && sync.has_group_size()) {
+    return "SHRINK conflicts with group_size: the survivors may not be a multiple of it; leave "
+           "group_size out, or write REPLACE";
+  }
+  if (shrinks && experiment.reduce_op() == SUM) {
+    return "SHRINK conflicts with reduce_op SUM: with fewer workers the sum, and so every update, "
+           "would become smaller; write MEAN, or REPLACE";
+  }
+  if (!experiment.broadcast_start()) {
+    return "conflicts with broadcast_start: false: a rebuilt group takes one worker's state";
+  }
+  return "";
+}
+
+void CheckOnLoss(const Checker& check) {
+  for (int i = 0; i < check.experiment.variant_size(); ++i) {
+    const AllReduceSync& sync = check.experiment.variant(i).all_reduce();
+    if (sync.on_loss() == AllReduceSync::STOP) continue;
+    const std::string objection = OnLossObjection(check.experiment, sync);
+    if (objection.empty()) continue;
+    check.Error(JoinPath(JoinPath(IndexedPath("variant", i), "all_reduce"), "on_loss"), objection);
   }
 }
 
@@ -52,8 +175,9 @@ void CheckFault(const Checker& check, const Fault& fault, const std::string& pat
 
 void CheckFaults(const Checker& check) {
   for (int i = 0; i < check.experiment.fault_size(); ++i) {
-    CheckFault(check, check.experiment.fault(i), IndexedPath("fault", i));
+    FaultChecker(check, check.experiment.fault(i), IndexedPath("fault", i)).Check();
   }
+  CheckOnLoss(check);
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "experiments/spec/checker.h"
+#include "experiments/spec/size.h"
 
 namespace lockstep {
 namespace {
@@ -30,15 +31,61 @@ void CheckPs(const Checker& check) {
   }
 }
 
+// A field of all_reduce that one algorithm alone reads.
+struct OneAlgorithms {
+  AllReduceSync::Algorithm algorithm;
+  const char* field;
+  bool (*written)(const AllReduceSync&);
+  const char* reads;
+};
+constexpr OneAlgorithms kOneAlgorithms[] = {
+    {AllReduceSync::PS_EXCHANGE, "servers",
+     [](const AllReduceSync& sync) { return sync.servers_size() > 0; },
+     "only PS_EXCHANGE has ranks that only sum"},
+    {AllReduceSync::PS_EXCHANGE, "placement",
+     [](const AllReduceSync& sync) { return sync.has_placement(); },
+     "only PS_EXCHANGE has ranks that only sum"},
+    {AllReduceSync::HIERARCHICAL, "group_size",
+     [](const AllReduceSync& sync) { return sync.has_group_size(); },
+     "only HIERARCHICAL has groups"},
+};
+
+// The ranks that sum are workers, or the groups are made of them: the numbers must fit.
+void CheckWorkersFit(const Checker& check, const AllReduceSync& sync, const std::string& path) {
+  const bool colocated = sync.algorithm() == AllReduceSync::PS_EXCHANGE &&
+                         sync.placement() == AllReduceSync::COLOCATED;
+  const bool split =
+      sync.algorithm() == AllReduceSync::PS_EXCHANGE && sync.placement() == AllReduceSync::SPLIT;
+  for (const int workers : UsableWorkers(check.experiment)) {
+    if ((colocated || split) && SummingRanksOf(sync) > workers) {
+      check.Error(JoinPath(path, "servers"),
+                  absl::StrCat(SummingRanksOf(sync), " conflicts with placement ",
+                               AllReduceSync::Placement_Name(sync.placement()), " and ", workers,
+                               " workers: at most as many servers as workers; lower servers"));
+    }
+    const int group = sync.group_size();
+    if (sync.algorithm() == AllReduceSync::HIERARCHICAL && group > 0 && workers % group != 0) {
+      check.Error(JoinPath(path, "group_size"),
+                  absl::StrCat(group, " does not divide ", workers,
+                               " workers; write a divisor, or leave it out for the one nearest "
+                               "the square root"));
+    }
+  }
+}
+
 void CheckAllReduce(const Checker& check) {
   for (int i = 0; i < check.experiment.variant_size(); ++i) {
-    const AllReduceSync& all_reduce = check.experiment.variant(i).all_reduce();
-    const bool sums = all_reduce.algorithm() == AllReduceSync::PS_EXCHANGE;
-    if (all_reduce.servers_size() == 0 || sums) continue;
-    check.Error(JoinPath(JoinPath(IndexedPath("variant", i), "all_reduce"), "servers"),
-                absl::StrCat("conflicts with algorithm ",
-                             AllReduceSync::Algorithm_Name(all_reduce.algorithm()),
-                             ": only PS_EXCHANGE has ranks that only sum; remove servers"));
+    if (!check.experiment.variant(i).has_all_reduce()) continue;
+    const AllReduceSync& sync = check.experiment.variant(i).all_reduce();
+    const std::string path = JoinPath(IndexedPath("variant", i), "all_reduce");
+    for (const OneAlgorithms& row : kOneAlgorithms) {
+      if (sync.algorithm() == row.algorithm || !row.written(sync)) continue;
+      check.Error(
+          JoinPath(path, row.field),
+          absl::StrCat("conflicts with algorithm ", AllReduceSync::Algorithm_Name(sync.algorithm()),
+                       ": ", row.reads, "; remove ", row.field));
+    }
+    CheckWorkersFit(check, sync, path);
   }
 }
 

@@ -41,12 +41,16 @@ int64_t ShardBlockCount(const Mlp& mlp) {
   return count;
 }
 
+int SummingRanksOf(const AllReduceSync& all_reduce) {
+  return all_reduce.servers().empty() ? 1 : all_reduce.servers(0);
+}
+
 int ServersOf(const Variant& variant) {
-  const auto first_or_one = [](const auto& servers) { return servers.empty() ? 1 : servers[0]; };
-  if (variant.has_ps()) return first_or_one(variant.ps().servers());
+  if (variant.has_ps()) return variant.ps().servers().empty() ? 1 : variant.ps().servers(0);
   const AllReduceSync& all_reduce = variant.all_reduce();
-  return all_reduce.algorithm() == AllReduceSync::PS_EXCHANGE ? first_or_one(all_reduce.servers())
-                                                              : 0;
+  const bool apart = all_reduce.algorithm() == AllReduceSync::PS_EXCHANGE &&
+                     all_reduce.placement() != AllReduceSync::COLOCATED;
+  return apart ? SummingRanksOf(all_reduce) : 0;
 }
 
 ExperimentSize EstimateSize(const Experiment& experiment) {

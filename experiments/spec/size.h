@@ -21,6 +21,8 @@ inline constexpr int64_t kShardBlockElements = 1'024;
 // Blocks of all tensors, each counted from its tensor's start.
 int64_t ShardBlockCount(const Mlp& mlp);
 
+// Ranks that sum in PS_EXCHANGE, processes of their own or not.
+int SummingRanksOf(const AllReduceSync& all_reduce);
 // Processes beside the workers: parameter servers, or ranks that only sum.
 int ServersOf(const Variant& variant);
 

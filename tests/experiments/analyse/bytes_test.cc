@@ -78,6 +78,15 @@ INSTANTIATE_TEST_SUITE_P(
                     "3 S, one to each neighbour"},
         FormulaCase{"tree_alone", Collective("tree", 1), 0, "2(n-1)/n S", 0,
                     "0 S, one to each neighbour"},
+        FormulaCase{"star", Collective("star", 4), 1'500, "2(n-1)/n S", 3'000, "(n-1) S"},
+        FormulaCase{"halving_doubling", Collective("halving_doubling", 4), 1'500, "2(n-1)/n S",
+                    1'500, "2(n-1)/n S"},
+        FormulaCase{"direct", Collective("direct", 3), 4'000 / 3.0, "2(n-1)/n S", 4'000 / 3.0,
+                    "2(n-1)/n S"},
+        FormulaCase{"recursive_doubling", Collective("recursive_doubling", 4), 2'000, "2 S", 2'000,
+                    "2 S"},
+        FormulaCase{"hierarchical", Collective("hierarchical", 4), 1'500, "2(n-1)/n S", 1'500,
+                    "2(n-1)/n S"},
         FormulaCase{"ps_sync", Servers("ps_sync", "", 4, 2), 1'000, "S", 2'000, "n S / s", 2'000},
         FormulaCase{"ps_async", Servers("ps_async", "", 4, 1), 1'000, "S", 4'000, "n S / s", 4'000},
         FormulaCase{"more_servers_than_workers", Servers("ps_sync", "", 2, 4), 1'000, "S", 1'000,
@@ -100,25 +109,23 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST(FormulaFor, RefusesWhatItDoesNotKnow) {
-  EXPECT_THAT(FormulaFor(Collective("double_tree", 4)),
-              StatusIs(absl::StatusCode::kInvalidArgument, "'double_tree'"));
+  EXPECT_THAT(FormulaFor(Collective("pyramid", 4)),
+              StatusIs(absl::StatusCode::kInvalidArgument, "'pyramid'"));
   EXPECT_THAT(FormulaFor(Servers("ps_sync", "", 4, 0)),
               StatusIs(absl::StatusCode::kInvalidArgument, "0 servers"));
   EXPECT_THAT(FormulaFor(Collective("ring", 0)),
               StatusIs(absl::StatusCode::kInvalidArgument, "0 workers"));
 }
 
-// The mean over ranks of what each sends is the formula of one worker.
-TEST(TreeNeighbours, SumToTheFormula) {
+// What the moves of the tree's schedule add up to is what its header says.
+TEST(FormulaFor, CountsTheTreesNeighbours) {
   for (int n = 1; n <= 33; ++n) {
-    int64_t sum = 0;
     int64_t most = 0;
-    for (int rank = 0; rank < n; ++rank) {
-      sum += synthetic::Neighbours(n, rank);
-      most = std::max(most, synthetic::Neighbours(n, rank));
-    }
-    EXPECT_EQ(sum, 2 * (n - 1)) << n;
-    EXPECT_EQ(TreeNeighboursMax(n), most) << n;
+    for (int rank = 0; rank < n; ++rank) most = std::max(most, synthetic::Neighbours(n, rank));
+    const auto formula = FormulaFor(Collective("tree", n));
+    ASSERT_THAT(formula, IsOk());
+    EXPECT_NEAR(formula->worker, 2'000.0 * (n - 1) / n, 1e-6) << n;
+    EXPECT_NEAR(formula->busiest, 1'000.0 * static_cast<double>(most), 1e-6) << n;
   }
 }
 

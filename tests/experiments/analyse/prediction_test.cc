@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "allreduce/schedule/cost.h"
 #include "experiments/analyse/aggregate.h"
 #include "tests/experiments/analyse/synthetic.h"
 #include "tests/support/status_matchers.h"
@@ -47,61 +48,80 @@ PredictionInput WithBuckets(PredictionInput input, int buckets) {
   input.buckets = buckets;
   return input;
 }
-PredictionInput WithChunks(PredictionInput input, int64_t chunk_bytes) {
-  input.chunk_bytes = chunk_bytes;
-  return input;
-}
-PredictionInput Exact(PredictionInput input) {
-  input.way.exact = true;
-  return input;
-}
-constexpr double kExact = 2 + 1 / 1024.0;  // times the bytes
-
 INSTANTIATE_TEST_SUITE_P(
     All, Predicted,
-    ::testing::Values(
-        Case{"naive", Input("all_reduce", "naive", 4, 0), 3 * (10 + 400 + 200),
-             "(n-1)(alpha + S beta + S gamma)"},
-        Case{"ring", Input("all_reduce", "ring", 4, 0), 6 * 10 + 1.5 * 400 + 0.75 * 200,
-             "2(n-1) alpha + 2(n-1)/n S beta + (n-1)/n S gamma"},
-        Case{"ring_alone", Input("all_reduce", "ring", 1, 0), 0,
-             "2(n-1) alpha + 2(n-1)/n S beta + (n-1)/n S gamma"},
-        Case{"ring_3_buckets", WithBuckets(Input("all_reduce", "ring", 4, 0), 3),
-             3 * 6 * 10 + 1.5 * 400 + 0.75 * 200,
-             "2(n-1) x 3 alpha + 2(n-1)/n S beta + (n-1)/n S gamma"},
-        // Chunks of 100,000 bytes in tiles of at most 30,000: four messages in place of one.
-        Case{"ring_tiles", WithChunks(Input("all_reduce", "ring", 4, 0), 30'000),
-             4 * 6 * 10 + 1.5 * 400 + 0.75 * 200,
-             "2(n-1) x 4 alpha + 2(n-1)/n S beta + (n-1)/n S gamma"},
-        Case{"ring_exact", Exact(Input("all_reduce", "ring", 4, 0)),
-             2 * 6 * 10 + kExact*(1.5 * 400 + 0.75 * 200),
-             "2(n-1) x 2 alpha + 2(n-1)/n S beta + (n-1)/n S gamma"},
-        // 8 chunks of 50,000 bytes; 4 hops for the first, two neighbours and two children each.
-        Case{"tree", Input("all_reduce", "tree", 4, 0),
-             4 * (10 + 50) + 2 * 2 * 25 + 7 * (2 * (10 + 50) + 2 * 25),
-             "2h (alpha + c beta) + h k c gamma + (C-1)(d (alpha + c beta) + k c gamma), h = 2, "
-             "k = 2, d = 2, C = 8"},
-        Case{"tree_5", Input("all_reduce", "tree", 5, 0),
-             4 * (10 + 50) + 2 * 2 * 25 + 7 * (3 * (10 + 50) + 2 * 25),
-             "2h (alpha + c beta) + h k c gamma + (C-1)(d (alpha + c beta) + k c gamma), h = 2, "
-             "k = 2, d = 3, C = 8"},
-        Case{"ps_exchange", Input("all_reduce", "ps_exchange", 4, 2),
-             2 * 10 + 2 * 2 * 400 + 1.5 * 200, "2 alpha + 2 max(1, n/s) S beta + (n-1)/s S gamma"},
-        Case{"ps_sync", Input("ps_sync", "", 4, 2), 2 * 10 + 2 * 2 * 400 + 2 * 200,
-             "2 alpha + 2 max(1, n/s) S beta + n/s S gamma"},
-        // A push a bucket, one reply a step.
-        Case{"ps_sync_3_buckets", WithBuckets(Input("ps_sync", "", 4, 2), 3),
-             4 * 10 + 2 * 2 * 400 + 2 * 200, "4 alpha + 2 max(1, n/s) S beta + n/s S gamma"},
-        // The links of the workers, not the servers', are the narrow ones.
-        Case{"more_servers_than_workers", Input("ps_sync", "", 2, 4), 2 * 10 + 2 * 400 + 0.5 * 200,
-             "2 alpha + 2 max(1, n/s) S beta + n/s S gamma"},
-        Case{"ps_async", Input("ps_async", "", 4, 2), 2 * 10 + 2 * 400 + 0.5 * 200,
-             "2 alpha + 2 S beta + S/s gamma, servers' links not full"}),
+    ::testing::Values(Case{"ps_sync", Input("ps_sync", "", 4, 2), 2 * 10 + 2 * 2 * 400 + 2 * 200,
+                           "2 alpha + 2 max(1, n/s) S beta + n/s S gamma"},
+                      // A push a bucket, one reply a step.
+                      Case{"ps_sync_3_buckets", WithBuckets(Input("ps_sync", "", 4, 2), 3),
+                           4 * 10 + 2 * 2 * 400 + 2 * 200,
+                           "4 alpha + 2 max(1, n/s) S beta + n/s S gamma"},
+                      // The links of the workers, not the servers', are the narrow ones.
+                      Case{"more_servers_than_workers", Input("ps_sync", "", 2, 4),
+                           2 * 10 + 2 * 400 + 0.5 * 200,
+                           "2 alpha + 2 max(1, n/s) S beta + n/s S gamma"},
+                      Case{"ps_async", Input("ps_async", "", 4, 2), 2 * 10 + 2 * 400 + 0.5 * 200,
+                           "2 alpha + 2 S beta + S/s gamma, servers' links not full"}),
     [](const auto& test) { return std::string(test.param.name); });
+
+// The prediction of a collective is the schedule's own closed form, bucket by bucket.
+class OfACollective : public ::testing::TestWithParam<const char*> {
+ protected:
+  static PredictionInput Collective() {
+    const std::string name = GetParam();
+    return Input("all_reduce", GetParam(), 4, name == "ps_exchange" ? 2 : 0);
+  }
+  static double FormUs(const PredictionInput& input, int64_t bytes) {
+    const auto spec = ScheduleSpecOf(input.way);
+    EXPECT_THAT(spec, IsOk());
+    const auto form = ClosedFormOf(*spec,
+                                   {.latency_ns = input.alpha_ns,
+                                    .beta_ns_per_byte = input.beta_ns_per_byte,
+                                    .gamma_ns_per_byte = input.gamma_ns_per_byte},
+                                   bytes, input.chunk_bytes);
+    return form ? form->time_ns / 1e3 : -1;
+  }
+};
+
+TEST_P(OfACollective, IsItsClosedForm) {
+  PredictionInput input = Collective();
+  const double one = PredictExchange(input)->exchange_us;
+  EXPECT_DOUBLE_EQ(one, FormUs(input, 400'000));
+  input.buckets = 4;
+  const auto four = PredictExchange(input);
+  EXPECT_DOUBLE_EQ(four->exchange_us, 4 * FormUs(input, 100'000));
+  EXPECT_THAT(four->formula, ::testing::EndsWith("; for each of 4 buckets"));
+  input.chunk_bytes = 10'000;  // more messages
+  EXPECT_GE(PredictExchange(input)->exchange_us, four->exchange_us);
+}
+
+TEST_P(OfACollective, ExactAddsTheExponents) {
+  PredictionInput input = Collective();
+  input.way.exact = true;
+  const auto exact = PredictExchange(input);
+  // 100,000 elements of 8 bytes, 98 blocks of 4 bytes for each 1,024 of them.
+  EXPECT_DOUBLE_EQ(exact->exchange_us, FormUs(input, 800'391) + FormUs(input, 4 * 98));
+  EXPECT_THAT(exact->formula, ::testing::EndsWith("; again for the exponents"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OfACollective,
+                         ::testing::Values("naive", "star", "ring", "tree", "double_tree",
+                                           "halving_doubling", "recursive_doubling", "direct",
+                                           "hierarchical", "ps_exchange"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST(PredictExchange, TakesTheFastestForAuto) {
+  const auto predicted = PredictExchange(Input("all_reduce", "auto", 4, 0));
+  ASSERT_TRUE(predicted.has_value());
+  for (const char* other : {"ring", "tree", "halving_doubling"}) {
+    EXPECT_LE(predicted->exchange_us,
+              PredictExchange(Input("all_reduce", other, 4, 0))->exchange_us);
+  }
+}
 
 TEST(PredictExchange, HasNothingToSayWhereNothingIsExchanged) {
   EXPECT_FALSE(PredictExchange(Input("none", "", 4, 0)).has_value());
-  EXPECT_FALSE(PredictExchange(Input("all_reduce", "double_tree", 4, 0)).has_value());
+  EXPECT_FALSE(PredictExchange(Input("all_reduce", "pyramid", 4, 0)).has_value());
   EXPECT_FALSE(PredictExchange(Input("ps_sync", "", 4, 0)).has_value());
 }
 
@@ -127,8 +147,8 @@ TEST_P(Scaling, FollowsBandwidthAndLatency) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Scaling,
-                         ::testing::Values("naive", "ring", "tree", "ps_exchange", "ps_sync",
-                                           "ps_async"),
+                         ::testing::Values("naive", "ring", "tree", "halving_doubling",
+                                           "ps_exchange", "ps_sync", "ps_async"),
                          [](const auto& test) { return std::string(test.param); });
 
 TEST(AggregatePrediction, TakesTheMediansOfAllRuns) {
