@@ -39,6 +39,7 @@ void Abort::Request(const absl::Status& reason) {
   CHECK_EQ(write(event_fd_, &one, sizeof(one)), static_cast<ssize_t>(sizeof(one)));
 }
 
+// NOLINTNEXTLINE(misc-no-recursion): as deep as the chain of parents
 absl::Status Abort::status() const {
   if (parent_ != nullptr) {
     if (absl::Status above = parent_->status(); !above.ok()) return above;

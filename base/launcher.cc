@@ -66,6 +66,7 @@ std::string Overruled(const std::vector<Value>& values) {
 
 absl::Status NoRank() {
   std::vector<std::string> names;
+  names.reserve(kLaunchers.size());
   for (const Launcher& launcher : kLaunchers) names.emplace_back(launcher.rank);
   return absl::InvalidArgumentError(
       absl::StrCat("no rank is given: pass --rank, or start under a launcher that sets one of ",

@@ -1,16 +1,22 @@
 // main.cc: one rank: binds, joins, trains its share of every global batch (a server of PS_EXCHANGE:
 // only sums), stays in step, reports.
 #include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "allreduce/transport/tcp.h"
 #include "base/abort.h"
 #include "base/clock.h"
+#include "base/exit_code.h"
 #include "base/heap.h"
+#include "base/launcher.h"
 #include "base/member/limits_proto.h"
 #include "base/member/member.h"
 #include "base/member/process.h"
@@ -31,10 +37,11 @@ constexpr char kServer[] = "server";
 struct Arguments {
   std::string coordinator;
   std::string role = kWorker;
-  int rank = 0;
-  int world_size = 0;
+  int rank = 0;        // as the flags or a launcher's variables say
+  int world_size = 0;  // 0: nothing says it
   std::string listen = "127.0.0.1";
   std::string token;
+  EnginePlace engine_place;
 
   bool trains() const { return role == kWorker; }
 };
@@ -66,7 +73,8 @@ absl::Status Work(const Arguments& arguments, Abort* abort, std::unique_ptr<Memb
   LoopContext context{.index = arguments.rank,
                       .token = arguments.token,
                       .limits = LimitsFrom(start.run().experiment().limits()),
-                      .clock = &clock};
+                      .clock = &clock,
+                      .engine_place = arguments.engine_place};
   context.started = DescribeProcess(arguments.role, arguments.rank, start.run());
   context.started.set_congestion_control(TcpCongestionControl());
   ASSIGN_OR_RETURN(*loop, arguments.trains() ? MakeTrainer(start, std::move(context))
@@ -96,24 +104,52 @@ int Run(const Arguments& arguments) {
                abort, signals);
 }
 
+std::optional<std::string> Variable(const char* name) {
+  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): one thread so far
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+// Which rank this is, and what the engines of other libraries need to know.
+absl::Status TakePlace(const RankFlags& flags, Arguments* arguments) {
+  ASSIGN_OR_RETURN(const RankSource source, FindRank(flags, Variable));
+  arguments->rank = source.rank;
+  arguments->world_size = source.world_size;
+  if (!flags.rank) std::fprintf(stderr, "%s: %s\n", arguments->role.c_str(), source.text.c_str());
+  std::error_code error;
+  arguments->engine_place.library_dir =
+      std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+  const std::optional<std::string> mpi_size = Variable("OMPI_COMM_WORLD_SIZE");
+  if (mpi_size && !absl::SimpleAtoi(*mpi_size, &arguments->engine_place.mpi_world_size)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("OMPI_COMM_WORLD_SIZE=", *mpi_size, " is not a number"));
+  }
+  return absl::OkStatus();
+}
+
 int Main(int argc, char** argv) {
   KeepFreedMemory();
   Arguments arguments;
+  RankFlags flags;
   CLI::App app("One worker of a Lockstep run. `lockstep compare` starts them; by hand:", "worker");
   app.footer("Example:\n  worker --coordinator 10.0.0.1:7000 --rank 2 --listen 10.0.0.3");
   app.add_option("--coordinator", arguments.coordinator, "host:port of the coordinator")
       ->required();
-  app.add_option("--rank", arguments.rank, "this worker's rank, or this server's number, from 0")
-      ->required();
+  app.add_option("--rank", flags.rank,
+                 "this worker's rank, or this server's number, from 0; or a launcher's variable "
+                 "says it (mpirun, torchrun, Slurm)");
   app.add_option("--role", arguments.role,
                  "worker, or server: a rank after the workers that only sums (PS_EXCHANGE)")
       ->check(CLI::IsMember({kWorker, kServer}))
       ->capture_default_str();
-  app.add_option("--world-size", arguments.world_size, "checked against the run when given");
+  app.add_option("--world-size", flags.world_size, "checked against the run when given");
   app.add_option("--listen", arguments.listen,
                  "address that the other members reach this worker at");
   app.add_option("--token", arguments.token, "the run's shared secret")->envname("LOCKSTEP_TOKEN");
   if (const std::optional<int> code = ParseFlags(&app, argc, argv)) return *code;
+  if (const absl::Status status = TakePlace(flags, &arguments); !status.ok()) {
+    std::fprintf(stderr, "worker: %s\n", absl::StrCat(status.message()).c_str());
+    return ExitCodeFor(status);
+  }
   return Run(arguments);
 }
 

@@ -129,7 +129,8 @@ absl::Status StepLoop::Connect(const Start& start, Listener listener, const Abor
                                .clock = &clock_,
                                .abort = &abort,
                                .optimizer_state = optimizer_state_,
-                               .faults = plan_.Has(StrikesMessage) ? &message_faults_ : nullptr}));
+                               .faults = plan_.Has(StrikesMessage) ? &message_faults_ : nullptr,
+                               .engine_place = context_.engine_place}));
   RETURN_IF_ERROR(synchronizer_->Begin(model.parameters()));
   StepExchangeOptions options = ExchangeOptions(experiment, context_.limits, buckets_.size());
   if (plan_.Has(StrikesProcess)) {

@@ -30,6 +30,7 @@
 #include "worker/model/model.h"
 #include "worker/probe/probe.h"
 #include "worker/step_record.h"
+#include "worker/sync/factory.h"
 #include "worker/sync/step_exchange.h"
 #include "worker/sync/synchronizer.h"
 
@@ -59,6 +60,7 @@ struct LoopContext {
   std::string token;
   Limits limits;
   const Clock* clock = nullptr;
+  EnginePlace engine_place = {};
   Started started = {};  // who this process is and what it reads; the loop adds what it exchanges
 };
 

@@ -77,10 +77,15 @@ constexpr std::array kOwnFolds = {
 };
 #undef OWN_FOLD
 
+template <size_t n, typename Handle>
+std::array<Handle, n> Nothing(Handle null) {
+  std::array<Handle, n> handles{};
+  handles.fill(null);
+  return handles;
+}
+
 // Sets one of Open MPI's integer variables; it is read when a communicator is made.
 absl::Status WriteVariable(const char* name, int value) {
-  int provided = 0;
-  RETURN_IF_ERROR(ToStatus(MPI_T_init_thread(MPI_THREAD_SERIALIZED, &provided), "MPI_T_init"));
   int index = 0;
   int count = 0;
   MPI_T_cvar_handle handle = MPI_T_CVAR_HANDLE_NULL;
@@ -88,7 +93,6 @@ absl::Status WriteVariable(const char* name, int value) {
                        MPI_T_cvar_handle_alloc(index, nullptr, &handle, &count) == MPI_SUCCESS &&
                        MPI_T_cvar_write(handle, &value) == MPI_SUCCESS;
   if (handle != MPI_T_CVAR_HANDLE_NULL) MPI_T_cvar_handle_free(&handle);
-  MPI_T_finalize();
   if (written) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("mpi: this Open MPI does not let its variable ", name, " be set"));
@@ -108,9 +112,13 @@ class MpiLibrary final : public EngineLibrary {
     for (MPI_Op& op : own_ops_) {
       if (op != MPI_OP_NULL) MPI_Op_free(&op);
     }
-    if (tuned_ != MPI_COMM_NULL) MPI_Comm_free(&tuned_);
+    for (MPI_Comm& comm : tuned_) {
+      if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
+    }
     MPI_Comm_free(&comm_);
-    if (parent_ == MPI_COMM_NULL) MPI_Finalize();
+    if (parent_ != MPI_COMM_NULL) return;
+    MPI_T_finalize();
+    MPI_Finalize();
   }
   MpiLibrary(const MpiLibrary&) = delete;
   MpiLibrary& operator=(const MpiLibrary&) = delete;
@@ -142,13 +150,15 @@ class MpiLibrary final : public EngineLibrary {
     if (it == kAlgorithms.end()) {
       return absl::InvalidArgumentError(absl::StrCat("mpi: no algorithm '", name, "'"));
     }
-    RETURN_IF_ERROR(WriteVariable(kAlgorithmVariable, static_cast<int>(it - kAlgorithms.begin())));
-    if (tuned_ != MPI_COMM_NULL) MPI_Comm_free(&tuned_);
-    return Done(MPI_Comm_dup(comm_, &tuned_), "MPI_Comm_dup");
+    const auto number = static_cast<size_t>(it - kAlgorithms.begin());
+    present_ = &tuned_[number];
+    if (*present_ != MPI_COMM_NULL) return absl::OkStatus();
+    RETURN_IF_ERROR(WriteVariable(kAlgorithmVariable, static_cast<int>(number)));
+    return Done(MPI_Comm_dup(comm_, present_), "MPI_Comm_dup");
   }
 
   absl::Status AllReduce(const LibraryCall& call) override {
-    MPI_Comm comm = tuned_ == MPI_COMM_NULL ? comm_ : tuned_;
+    MPI_Comm comm = *present_;
     return InPieces(call, [&](void* data, int count, MPI_Request* request) {
       MPI_Datatype type = TypeOf(call.dtype);
       MPI_Op op = OpOf(call);
@@ -229,6 +239,8 @@ class MpiLibrary final : public EngineLibrary {
     RETURN_IF_ERROR(
         ToStatus(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init"));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    int tools = 0;  // for WriteVariable
+    RETURN_IF_ERROR(ToStatus(MPI_T_init_thread(MPI_THREAD_SERIALIZED, &tools), "MPI_T_init"));
     int world_size = 0;
     RETURN_IF_ERROR(ToStatus(MPI_Comm_size(MPI_COMM_WORLD, &world_size), "MPI_Comm_size"));
     if (world_size != setup_.world_size || provided < MPI_THREAD_SERIALIZED) {
@@ -331,20 +343,15 @@ class MpiLibrary final : public EngineLibrary {
 
   const LibrarySetup setup_;
   MPI_Comm parent_ = MPI_COMM_NULL;  // a group's
-  const std::vector<int> ranks_;           // of the parent
+  const std::vector<int> ranks_;     // of the parent
   MPI_Comm comm_ = MPI_COMM_NULL;
-  MPI_Comm tuned_ = MPI_COMM_NULL;  // after UseAlgorithm
-  std::array<MPI_Op, kOwnFolds.size()> own_ops_ = NoOps();
+  std::array<MPI_Comm, kAlgorithms.size()> tuned_ = Nothing<kAlgorithms.size()>(MPI_COMM_NULL);
+  MPI_Comm* present_ = &comm_;  // of AllReduce: comm_, or one of tuned_
+  std::array<MPI_Op, kOwnFolds.size()> own_ops_ = Nothing<kOwnFolds.size()>(MPI_OP_NULL);
   std::vector<int> counts_;  // [rank], of the present call's parts
   std::vector<int> starts_;
   std::vector<std::byte> part_;
   bool broken_ = false;
-
-  static std::array<MPI_Op, kOwnFolds.size()> NoOps() {
-    std::array<MPI_Op, kOwnFolds.size()> ops{};
-    ops.fill(MPI_OP_NULL);
-    return ops;
-  }
 };
 
 }  // namespace

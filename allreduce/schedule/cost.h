@@ -10,10 +10,11 @@
 // on only when it has got something (ring, halving and recursive doubling, hierarchical, direct);
 // where tiles follow each other (trees, chains, stars, servers of their own) it pays the busiest
 // port for each, or where that is longer half the time from a send until its slot is free again,
-// since connections have two. Split servers have a form for one tile and gamma <= beta.
-// Units: nanoseconds, bytes. Pure. Papers: Alexandrov et al., LogGP, SPAA 1995; Hockney, Parallel
-// Computing 20(3), 1994; Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005; Sanders, Speck, Traeff,
-// Parallel Computing 35(12), 2009; Jiang et al. (BytePS), OSDI 2020.
+// since connections have two. Split servers have a form for one tile, and for more where latency
+// and additions hide behind the servers' messages. Units: nanoseconds, bytes. Pure.
+// Papers: Alexandrov et al., LogGP, SPAA 1995; Hockney, Parallel Computing 20(3), 1994; Thakur,
+// Rabenseifner, Gropp, IJHPCA 19(1), 2005; Sanders, Speck, Traeff, Parallel Computing 35(12), 2009;
+// Jiang et al. (BytePS), OSDI 2020.
 #pragma once
 
 #include <cstdint>

@@ -113,26 +113,50 @@ ClosedForm ColocatedForm(const CostCase& call) {
           .approximate = true};
 }
 
-// Servers and workers own. How well further tiles overlap depends on which owner a rank's lanes
-// wait for, so there is a form for one tile alone.
+// A message of `chunks` chunks.
+Piece MessageOf(const Piece& chunk, double chunks, const CostModel& cost) {
+  return {cost.overhead_ns + chunks * (chunk.port_ns - cost.overhead_ns), chunks * chunk.add_ns,
+          chunk.messages};
+}
+
+// Servers and workers own. A further tile takes as long as a worker's port is busy with it, if what
+// the workers' lanes wait for each other hides behind the servers' messages; a fifth of these does
+// that for sure. When they wait longer, both kinds of lanes get into each other's way.
 std::optional<ClosedForm> SplitForm(const CostCase& call) {
   const double k = call.spec.servers;
   const double n = call.n() - k;
+  if (k == 0) return DirectForm(call);
   if (k == n) return SpareForm(call);  // the workers' share is none
-  const double parts = n * n + k * n - 2 * k;
-  const double divisor = std::gcd(k == 0 ? 0 : static_cast<int32_t>(2 * (n - 1)),
-                                  static_cast<int32_t>(n == 1 ? 1 : n - k));
-  const bool one_tile = TilesOf(call, divisor / parts) == 1;
-  const bool adds_hide = call.cost.gamma_ns_per_byte <= call.cost.beta_ns_per_byte;
-  if (k == 0 || n == 1 || !one_tile || !adds_hide) return std::nullopt;
-  const double message = call.bytes * 2 * (n - 1) / parts;
+  const double divisor = std::gcd(static_cast<int32_t>(2 * (n - 1)), static_cast<int32_t>(n - k));
+  const double of_server = 2 * (n - 1) / divisor;
+  const double of_worker = (n - k) / divisor;
   const CostModel& cost = call.cost;
-  return ClosedForm{.time_ns = 2 * (cost.latency_ns + (n + k - 1) * cost.overhead_ns) +
-                               (2 * n + k - 1) * message * cost.beta_ns_per_byte +
-                               (n - 1) * call.AddNs(message),
+  const Pieces pieces = PiecesOf(call, 1 / (k * of_server + n * of_worker));
+  const Piece server = MessageOf(pieces.full, of_server, cost);
+  const Piece worker = MessageOf(pieces.full, of_worker, cost);
+  const bool hides = cost.gamma_ns_per_byte <= cost.beta_ns_per_byte &&
+                     cost.latency_ns + (n - 1) * worker.add_ns <= k / 5 * server.port_ns;
+  if (!pieces.one() && !hides) return std::nullopt;
+  // The servers' way, or where messages are short the overheads of a worker; many servers answer
+  // while it waits for its peers.
+  const double way_ns =
+      2 * cost.latency_ns + n * server.port_ns + SumsNs(server, n, n - 1, k, std::floor(n / k));
+  const double hidden_ns =
+      std::min(cost.latency_ns, std::max(0.0, 2 * k - n - 1) * cost.overhead_ns);
+  const double overheads_ns =
+      2 * cost.latency_ns - hidden_ns + (n + k) * server.port_ns + (n + k - 2) * cost.overhead_ns;
+  const auto tile_ns = [&](const Piece& chunk) {
+    return k * MessageOf(chunk, of_server, cost).port_ns +
+           2 * (n - 1) * MessageOf(chunk, of_worker, cost).port_ns;
+  };
+  // More servers than half the workers still answer when these are through with each other.
+  const double late_ns = pieces.one() ? 0 : std::max(0.0, 2 * k - n) / 4 * server.port_ns;
+  return ClosedForm{.time_ns = std::max(way_ns, overheads_ns) + late_ns +
+                               (pieces.full.messages - 1) * tile_ns(pieces.full) +
+                               pieces.rest.messages * tile_ns(pieces.rest),
                     .formula =
-                        "2L + 2(n+k-1)*o + (2n+k-1)*b*beta + (n-1)*b*gamma, "
-                        "b = 2(n-1)/(n^2+kn-2k)*S, n workers and k servers",
+                        "2L + (1+1/t)*B*beta + (n-1)/(n*t)*B*gamma + (k + (2n+k-2)*t)*o, "
+                        "B = 2n(n-1)/(n^2+kn-2k)*S, n workers, k servers, t tiles",
                     .approximate = true};
 }
 

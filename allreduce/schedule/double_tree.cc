@@ -27,7 +27,7 @@ std::vector<Lane> DoubleTreeLanes(const DoubleTreeSpec& spec, int32_t rank) {
   const TreePlace a = PlaceIn(TreeForm::kHalves, rank, spec.world_size);
   const TreePlace b = PlaceInB(rank, spec.world_size);
   std::vector<TreePart> trees;
-  trees.reserve(static_cast<size_t>(kTrees * spec.channels));
+  trees.reserve(static_cast<size_t>(kTrees) * static_cast<size_t>(spec.channels));
   for (int32_t channel = 0; channel < kTrees * spec.channels; ++channel) {
     trees.push_back({.place = channel % kTrees == 0 ? a : b,
                      .channel = channel,

@@ -181,10 +181,12 @@ std::span<const Algorithm> AlgorithmsOf(Collective collective) {
 }
 
 int32_t LinkChannelsOf(const ScheduleSpec& spec) {
+  if (spec.collective != Collective::kAllReduce) return spec.channels;
+  const bool split =
+      spec.algorithm == Algorithm::kPsExchange && spec.placement == Placement::kSplit;
   const bool two_trees =
-      spec.collective == Collective::kAllReduce &&
-      (spec.algorithm == Algorithm::kDoubleTree || spec.algorithm == Algorithm::kAuto);
-  return two_trees ? 2 * spec.channels : spec.channels;
+      spec.algorithm == Algorithm::kDoubleTree || spec.algorithm == Algorithm::kAuto;
+  return split || two_trees ? 2 * spec.channels : spec.channels;
 }
 
 absl::StatusOr<Schedule> MakeSchedule(const ScheduleSpec& spec) {

@@ -7,14 +7,19 @@
 namespace lockstep {
 namespace {
 
-// One rank's moves on one channel.
-class ChannelMoves {
+// What a pair of lanes serves: some owners' chunks on one channel.
+struct Part {
+  Ownership owners;
+  int32_t channel = 0;
+  int32_t first = 0;    // data chunk
+  int32_t scratch = 0;  // scratch chunk of data chunk 0
+};
+
+// One rank's moves in it.
+class PartMoves {
  public:
-  ChannelMoves(const Ownership& ownership, int32_t rank, int32_t channel)
-      : own_(ownership),
-        rank_(rank),
-        first_(static_cast<int32_t>(channel * ownership.chunks_per_channel())),
-        scratch_(static_cast<int32_t>(ownership.channels * ownership.chunks_per_channel())) {}
+  PartMoves(const Part& part, int32_t rank)
+      : own_(part.owners), rank_(rank), first_(part.first), scratch_(part.scratch) {}
 
   // Sums, then results.
   std::vector<Move> Receives() const {
@@ -97,21 +102,43 @@ class ChannelMoves {
 
   const Ownership& own_;
   const int32_t rank_;
-  const int32_t first_;    // data chunk of this channel
-  const int32_t scratch_;  // scratch chunk of data chunk 0
+  const int32_t first_;
+  const int32_t scratch_;
 };
+
+// Those that the rank has a part in.
+std::vector<Part> PartsOf(const Ownership& ownership, int32_t rank) {
+  std::vector<Part> parts;
+  const auto scratch = static_cast<int32_t>(ownership.channels * ownership.chunks_per_channel());
+  for (int32_t channel = 0; channel < ownership.channels; ++channel) {
+    const auto first = static_cast<int32_t>(channel * ownership.chunks_per_channel());
+    if (!ownership.is_mixed()) {
+      parts.push_back({ownership, channel, first, scratch});
+      continue;
+    }
+    Part servers{ownership, 2 * channel, first, scratch};
+    servers.owners.owning_contributors = 0;
+    servers.first += ownership.owning_contributors * ownership.contributor_chunks;
+    parts.push_back(servers);
+    Part among{ownership, 2 * channel + 1, first, scratch};
+    among.owners.servers = 0;
+    if (rank < ownership.contributors) parts.push_back(among);
+  }
+  return parts;
+}
 
 }  // namespace
 
 std::vector<Lane> LanesOf(const Ownership& ownership, int32_t rank) {
+  const std::vector<Part> parts = PartsOf(ownership, rank);
   std::vector<Lane> lanes;
-  lanes.reserve(2 * static_cast<size_t>(ownership.channels));
-  for (int32_t channel = 0; channel < ownership.channels; ++channel) {
-    lanes.push_back({channel, ChannelMoves(ownership, rank, channel).Receives()});
+  lanes.reserve(2 * parts.size());
+  for (const Part& part : parts) {
+    lanes.push_back({part.channel, PartMoves(part, rank).Receives()});
   }
-  for (int32_t channel = 0; channel < ownership.channels; ++channel) {
-    const auto receive_lane = static_cast<int8_t>(channel);
-    lanes.push_back({channel, ChannelMoves(ownership, rank, channel).Sends(receive_lane)});
+  for (size_t part = 0; part < parts.size(); ++part) {
+    const auto receive_lane = static_cast<int8_t>(part);
+    lanes.push_back({parts[part].channel, PartMoves(parts[part], rank).Sends(receive_lane)});
   }
   return lanes;
 }

@@ -5,8 +5,11 @@
 // Rank w starts with its own place among the owners and owners answer from their own place on, so
 // not all meet at one port. Lanes: per channel one that receives (sums, then results) and one that
 // sends (inputs, then answers); both directions of a pair may serve two owners, so one lane has
-// them all. Scratch: as much as data if some contributor owns. Needs 1 slot per connection: what a
-// lane sends first is received first, whatever follows. Pure.
+// them all. In a mixture contributors would wait for each other between two tiles while the servers
+// idle: so servers and contributors that own have lanes of their own, those of servers on link
+// channel 2c, those among contributors on 2c + 1. Scratch: as much as data if some contributor
+// owns. Needs 1 slot per connection: what a lane sends first is received first, whatever follows.
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +34,8 @@ struct Ownership {
   bool answers = true;
 
   int32_t owners() const { return owning_contributors + servers; }
+  // Both kinds own: two link channels per channel.
+  bool is_mixed() const { return owning_contributors > 0 && servers > 0; }
   int64_t chunks_per_channel() const {
     return int64_t{owning_contributors} * contributor_chunks + int64_t{servers} * server_chunks;
   }

@@ -45,13 +45,15 @@ std::vector<Lane> PsExchangeLanes(const PsExchangeSpec& spec, int32_t rank) {
 }
 
 absl::StatusOr<Shape> PsExchangeShape(const PsExchangeSpec& spec) {
-  const int32_t servers_min = spec.placement == Placement::kSplit ? 0 : 1;
+  const bool split = spec.placement == Placement::kSplit;
+  const int32_t servers_min = split ? 0 : 1;
+  const int32_t channels_max = split ? kChannelsMax / 2 : kChannelsMax;  // two link channels each
   if (spec.workers < 1 || spec.servers < servers_min || spec.channels < 1 ||
-      spec.channels > kChannelsMax) {
+      spec.channels > channels_max) {
     return absl::InvalidArgumentError(
         absl::StrCat("ps_exchange: workers ", spec.workers, ", servers ", spec.servers,
                      " and channels ", spec.channels, " must be at least 1, ", servers_min,
-                     " and 1, channels at most ", kChannelsMax));
+                     " and 1, channels at most ", channels_max));
   }
   if (spec.placement != Placement::kSpare && spec.servers > spec.workers) {
     return absl::InvalidArgumentError(

@@ -10,12 +10,14 @@
 //     2(n-1): the two-shot exchange (direct.h).
 //   split: the s <= n ranks after the workers own 2(n-1) chunks each and the workers n-s each, of
 //     n^2 + ns - 2s (all divided by their greatest common divisor), so that all links carry
-//     2n(n-1)/(n^2 + ns - 2s) S. Wins over both with 0 < s < n.
+//     2n(n-1)/(n^2 + ns - 2s) S. Wins over both with 0 < s < n: many tiles take the time of those
+//     bytes, since lanes to servers and lanes among workers go on without each other.
 // Sums are in rank order, which gives the bits of the naive exchange. Depth: 2 messages. Lanes,
-// order, scratch and slots: owner_exchange.h. Errors: InvalidArgument if a field is < 1 (servers <
-// 0 in split), channels > kChannelsMax, or servers > workers where workers own; ResourceExhausted
-// if the chunks of split don't fit. Pure: no I/O, no threads, no clock. Paper: Li et al., OSDI
-// 2014; Jiang et al. (BytePS), OSDI 2020.
+// order, scratch and slots: owner_exchange.h. Link channels: split has 2 per channel. Errors:
+// InvalidArgument if a field is < 1 (servers < 0 in split), channels > kChannelsMax (half of it in
+// split), or servers > workers where workers own; ResourceExhausted if the chunks of split don't
+// fit. Pure: no I/O, no threads, no clock. Paper: Li et al., OSDI 2014; Jiang et al. (BytePS), OSDI
+// 2020.
 #pragma once
 
 #include <cstdint>

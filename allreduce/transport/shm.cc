@@ -40,9 +40,7 @@ absl::StatusOr<std::unique_ptr<Link>> ConnectShmMesh(Listener listener, const Tc
   ASSIGN_OR_RETURN(
       std::vector<TcpPeerSockets> sockets,
       ConnectTcpSockets(std::move(listener), group, /*data_channels=*/0, limits, clock, abort));
-  std::vector<UniqueFd> controls;
-  controls.reserve(sockets.size());
-  for (TcpPeerSockets& peer : sockets) controls.push_back(std::move(peer.control));
+  std::vector<UniqueFd> controls = TakeControls(&sockets);
   const ShmLayout layout{static_cast<int>(group.endpoints.size()), group.channels};
   const std::string context = absl::StrCat("rank ", group.rank);
   // Before the greeting: whoever is greeted knows that there was memory for all.

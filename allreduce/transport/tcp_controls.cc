@@ -58,11 +58,12 @@ absl::Status TcpControls::AwaitReports(int64_t deadline_ns) {
     if (clock_.NowNs() >= deadline_ns) {
       return absl::DeadlineExceededError(absl::StrCat("rank ", rank_, " got no more reports"));
     }
-    RETURN_IF_ERROR(Wait(deadline_ns));
+    bool news = false;  // or the deadline: the loop looks at both
+    RETURN_IF_ERROR(Wait({}, deadline_ns, &news));
   }
 }
 
-absl::Status TcpControls::Wait(int64_t deadline_ns) {
+absl::Status TcpControls::Wait(std::span<const pollfd> others, int64_t deadline_ns, bool* news) {
   poll_.clear();
   poll_.push_back({abort_.fd(), POLLIN, 0});
   for (const TcpControl& control : controls_) {
@@ -70,11 +71,15 @@ absl::Status TcpControls::Wait(int64_t deadline_ns) {
     const int events = POLLIN | (control.sending() ? POLLOUT : 0);
     poll_.push_back({control.fd(), static_cast<int16_t>(events), 0});
   }
+  const auto controls_end = static_cast<ptrdiff_t>(poll_.size());
+  poll_.insert(poll_.end(), others.begin(), others.end());
   const int64_t left_ns = std::max<int64_t>(0, deadline_ns - clock_.NowNs());
   const timespec left{left_ns / kNsPerSecond, left_ns % kNsPerSecond};
   if (ppoll(poll_.data(), poll_.size(), &left, nullptr) < 0 && errno != EINTR) {
     return ErrnoStatus(errno, absl::StrCat("rank ", rank_, ": poll"));
   }
+  *news = std::any_of(poll_.begin() + 1, poll_.begin() + controls_end,
+                      [](const pollfd& polled) { return polled.revents != 0; });
   return abort_.status();
 }
 

@@ -35,10 +35,11 @@ class TcpControls {
   void SendReport(std::span<const std::byte> report);
   void SayGoodbye();
   absl::Status AwaitReports(int64_t deadline_ns);
+  // Sleeps until a control connection, the abort or one of `others` has something, or the deadline.
+  // *news: a control connection has.
+  absl::Status Wait(std::span<const pollfd> others, int64_t deadline_ns, bool* news);
 
  private:
-  absl::Status Wait(int64_t deadline_ns);
-
   const int rank_;
   const Clock& clock_;
   const Abort& abort_;

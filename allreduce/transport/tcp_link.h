@@ -11,7 +11,7 @@
 #include "allreduce/transport/link.h"
 #include "allreduce/transport/tcp.h"
 #include "allreduce/transport/tcp_connection.h"
-#include "allreduce/transport/tcp_control.h"
+#include "allreduce/transport/tcp_controls.h"
 
 namespace lockstep {
 
@@ -20,6 +20,9 @@ struct TcpPeerSockets {
   UniqueFd control;
   std::vector<UniqueFd> data;  // [channel]
 };
+
+// Moves the control connections out: [rank].
+std::vector<UniqueFd> TakeControls(std::vector<TcpPeerSockets>* sockets);
 
 // The proven connections of ConnectTcpMesh, [rank], with so many data connections per pair: none
 // where data goes another way (shm.h). Errors: its own.
@@ -37,11 +40,11 @@ class TcpLink final : public Link {
   ~TcpLink() override;
 
   int rank() const override { return rank_; }
-  int world_size() const override { return static_cast<int>(peers_.size()); }
+  int world_size() const override { return static_cast<int>(peers().size()); }
   int channels() const override { return channels_; }
   int64_t epoch() const override { return epoch_; }
   std::string name() const override { return "tcp"; }
-  const std::vector<PeerState>& peers() const override { return peers_; }
+  const std::vector<PeerState>& peers() const override { return controls_.peers(); }
   absl::Status abort_status() const override { return abort_.status(); }
   Traffic traffic() const override { return traffic_; }
 
@@ -49,17 +52,17 @@ class TcpLink final : public Link {
   void PostRecv(RecvRequest* request) override;
   absl::Status Progress(int64_t deadline_ns) override;
   void Cancel() override;
-  void SendReport(std::span<const std::byte> report) override;
-  absl::Status AwaitReports(int64_t deadline_ns) override;
+  void SendReport(std::span<const std::byte> report) override { controls_.SendReport(report); }
+  absl::Status AwaitReports(int64_t deadline_ns) override {
+    return controls_.AwaitReports(deadline_ns);
+  }
 
  private:
   TcpConnection& To(int peer, uint16_t channel);
   absl::Status MoveData(bool* completed);
-  bool LookAtControls();           // true when a peer's state changed
-  absl::Status PeerError() const;  // OK while nobody has reported or been lost
   absl::Status Pending() const;
   // Sleeps until something may have changed; *news: on a control connection.
-  absl::Status Wait(bool with_data, int64_t deadline_ns, bool* news);
+  absl::Status Wait(int64_t deadline_ns, bool* news);
 
   const int rank_;
   const int channels_;
@@ -68,9 +71,8 @@ class TcpLink final : public Link {
   const Abort& abort_;
   std::vector<TcpConnection> connections_;  // all peers, all channels
   std::vector<size_t> first_;               // [peer]: index of its channel 0 in connections_
-  std::vector<TcpControl> controls_;        // [peer]
-  std::vector<PeerState> peers_;            // [peer]
-  std::vector<pollfd> poll_;                // kept, so that a wait allocates nothing
+  TcpControls controls_;
+  std::vector<pollfd> poll_;  // kept, so that a wait allocates nothing
   Traffic traffic_;
   bool cancelled_ = false;
 };

@@ -279,6 +279,10 @@ ByteFormulaInput FormulaInputOf(const std::vector<const RunRecord*>& runs) {
 }
 
 absl::Status AggregateBytes(const std::vector<const RunRecord*>& runs, VariantResult* result) {
+  // Another library does not tell what it sends, and what is ours beside it is no gradient.
+  if (runs[0]->config.variant().all_reduce().engine() != AllReduceSync::HOST) {
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(const ByteFormula formula, FormulaFor(FormulaInputOf(runs)));
   const RoleCount workers = CountRole(runs, &RunRecord::workers, CountWorker);
   const RoleCount servers = CountRole(runs, &RunRecord::servers, CountServer);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "experiments/spec/size.h"
 
 namespace lockstep {
 namespace {
@@ -140,6 +141,18 @@ class MemberMerger {
   std::vector<std::string> problems_;
 };
 
+std::string Servers(int servers) {
+  return absl::StrCat(", ", servers, servers == 1 ? " server" : " servers");
+}
+
+// ", 2 servers", ", 2 servers among the workers"; empty: nobody only sums.
+std::string OfServers(const AllReduceSync& sync, int processes) {
+  if (sync.algorithm() != AllReduceSync::PS_EXCHANGE) return "";
+  const bool apart = sync.placement() != AllReduceSync::COLOCATED;
+  constexpr const char* kWhere[] = {"", " among the workers", " and all workers"};
+  return absl::StrCat(Servers(apart ? processes : SummingRanksOf(sync)), kWhere[sync.placement()]);
+}
+
 std::string CollectiveLabel(AllReduceSync::Algorithm algorithm) {
   switch (algorithm) {
     case AllReduceSync::NAIVE:
@@ -237,6 +250,9 @@ bool IsSynchronous(const std::string& mode) { return mode == "ps_sync" || mode =
 
 std::string AlgorithmOf(const Variant& variant) {
   if (!variant.has_all_reduce()) return "";
+  if (variant.all_reduce().engine() != AllReduceSync::HOST) {
+    return absl::AsciiStrToLower(AllReduceSync::Engine_Name(variant.all_reduce().engine()));
+  }
   return absl::AsciiStrToLower(AllReduceSync::Algorithm_Name(variant.all_reduce().algorithm()));
 }
 
@@ -246,22 +262,23 @@ std::string RateOf(const Variant& variant) {
 }
 
 std::string LabelOf(const Variant& variant, int servers) {
-  const std::string of_servers = absl::StrCat(", ", servers, servers == 1 ? " server" : " servers");
   switch (variant.sync_case()) {
     case Variant::kNone:
       return "No synchronisation";
     case Variant::kPs: {
       const std::string rate = RateOf(variant);
       return absl::StrCat("Parameter server, ",
-                          absl::AsciiStrToLower(Ps::Mode_Name(variant.ps().mode())), of_servers,
-                          rate.empty() ? "" : ", rate ", rate);
+                          absl::AsciiStrToLower(Ps::Mode_Name(variant.ps().mode())),
+                          Servers(servers), rate.empty() ? "" : ", rate ", rate);
     }
     case Variant::kAllReduce: {
       const AllReduceSync& sync = variant.all_reduce();
-      const int channels = sync.channels();
-      return absl::StrCat(CollectiveLabel(sync.algorithm()),
-                          sync.algorithm() == AllReduceSync::PS_EXCHANGE ? of_servers : "",
-                          channels > 1 ? absl::StrCat(", ", channels, " channels") : "");
+      if (sync.engine() == AllReduceSync::MPI) return "All-reduce of Open MPI";
+      if (sync.engine() == AllReduceSync::GLOO) return "All-reduce of Gloo";
+      return absl::StrCat(
+          CollectiveLabel(sync.algorithm()), OfServers(sync, servers),
+          sync.link() == AllReduceSync::SHM ? ", shared memory" : "",
+          sync.channels() > 1 ? absl::StrCat(", ", sync.channels(), " channels") : "");
     }
     case Variant::kSharded:
     case Variant::kLocalSgd:

@@ -291,8 +291,9 @@ absl::StatusOr<std::vector<TurnReport>> Job::Run(const Turn& turn, int64_t expec
 void StopJobs(std::vector<std::unique_ptr<Job>>* jobs, JobHost* host) {
   constexpr int kPollMs = 5;
   jobs->clear();
-  for (const int signal : {0, SIGTERM, SIGKILL}) {
-    if (signal != 0) host->processes.SignalAll(signal);
+  // A frozen one cannot see that nobody talks to it any more.
+  for (const int signal : {SIGCONT, SIGTERM, SIGKILL}) {
+    host->processes.SignalAll(signal);
     const int64_t deadline_ns = host->clock->NowNs() + host->limits.stop_grace_ms * kNsPerMs;
     while (!host->processes.empty() && host->clock->NowNs() < deadline_ns) {
       host->processes.Reap();

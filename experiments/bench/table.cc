@@ -54,7 +54,7 @@ std::string AlgorithmText(const BenchRow& row) {
 }
 
 std::string RowText(const BenchRow& row) {
-  return absl::StrFormat("%8s  %-4s  %-34s %9s %9s %9s %7s %7s %8s %9s  %-3s %s\n",
+  return absl::StrFormat("%8s  %-4s  %-34s %9s %9s %9s %7s %7s %8s %9s %5s  %-3s %s\n",
                          BytesText(static_cast<int64_t>(row.bytes())), row.engine(),
                          AlgorithmText(row), Significant(row.time_us().p50(), 3),
                          Significant(row.time_us().p99(), 3), Significant(row.time_us().min(), 3),

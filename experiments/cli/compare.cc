@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "allreduce/engine.h"
 #include "base/abort.h"
 #include "base/clock.h"
 #include "base/exit_code.h"
@@ -132,11 +133,24 @@ absl::StatusOr<int> SayWhatWouldHappen(const CompareArguments& arguments, const 
   return kExitOk;
 }
 
+// Libraries of others that a variant needs, before anything starts.
+absl::Status CheckEngines(const Experiment& experiment, const std::string& program_dir) {
+  for (const Variant& variant : experiment.variant()) {
+    const AllReduceSync::Engine engine = variant.all_reduce().engine();
+    if (engine == AllReduceSync::HOST) continue;
+    RETURN_IF_ERROR(Annotate(
+        CheckEngine(engine == AllReduceSync::MPI ? Engine::kMpi : Engine::kGloo, program_dir),
+        absl::StrCat("variant \"", variant.name(), "\"")));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int> Run(const CompareArguments& arguments, const LoadedSpec& loaded) {
   Abort abort;
   const SignalWatch signals(&abort);
   ASSIGN_OR_RETURN(const Endpoint listen, ParseListen(arguments.listen));
   RETURN_IF_ERROR(CheckListen(listen));
+  RETURN_IF_ERROR(CheckEngines(loaded.experiment, arguments.program_dir));
   if (arguments.dry_run) return SayWhatWouldHappen(arguments, loaded, listen);
   const MonotonicClock clock;
   const int64_t start_ns = clock.NowNs();

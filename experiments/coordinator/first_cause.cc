@@ -7,6 +7,7 @@
 namespace lockstep {
 
 std::string MemberId::ToString() const {
+  if (*this == kMpirun) return "mpirun";
   return absl::StrCat(role == WORKER ? "worker " : "server ", index);
 }
 

@@ -22,8 +22,11 @@ struct MemberId {
   friend bool operator<(const MemberId& a, const MemberId& b) {
     return std::make_pair(a.role, a.index) < std::make_pair(b.role, b.index);
   }
-  std::string ToString() const;  // "worker 2"
+  std::string ToString() const;  // "worker 2"; of no role: "mpirun"
 };
+
+// Not a member: the process that starts the workers where their engine is MPI.
+inline constexpr MemberId kMpirun = {ROLE_UNSPECIFIED, 0};
 
 struct Failure {
   MemberId member;

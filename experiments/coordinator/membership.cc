@@ -193,6 +193,16 @@ std::vector<Effect> Membership::OnExit(const MemberExit& exit, int64_t now_ns) {
     if (!exit.clean) ExplainEnd(exit.member, exit.how, &failures_);
     return effects;
   }
+  if (exit.member == kMpirun) {  // it ends with its workers, and after them
+    if (!exit.clean) {
+      Fail({.member = exit.member,
+            .status = absl::UnavailableError(exit.how),
+            .consequence = !failures_.empty(),
+            .lost = true},
+           now_ns);
+    }
+    return effects;
+  }
   const auto joined = members_.find(exit.member);
   if (joined != members_.end()) {
     Lose(joined, absl::UnavailableError(exit.how), now_ns, &effects);

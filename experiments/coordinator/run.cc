@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "base/member/limits_proto.h"
 #include "base/member/member.h"
 #include "base/status.h"
@@ -48,6 +49,21 @@ std::string LastLine(const std::string& path) {
   return last;
 }
 
+// "worker-2", "mpirun".
+std::string LogName(const MemberId& member) {
+  return absl::StrReplaceAll(member.ToString(), {{" ", "-"}});
+}
+
+// Programs of ours lie beside the launcher.
+bool IsOurs(const std::string& word) { return word == "worker" || word == "ps_server"; }
+
+// Starts the workers, each of which learns its rank from Open MPI's variables. They share this
+// host's cores as all members do, so they are not bound, and there may be more of them than cores.
+std::vector<std::string> MpirunCommand(int workers) {
+  return {"/usr/bin/env", "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to",
+          "none",         "-n",     absl::StrCat(workers), "worker"};
+}
+
 class Run {
  public:
   Run(const RunConfig& config, const RunOptions& options, const Clock& clock)
@@ -71,6 +87,7 @@ class Run {
     for (int index = 0; index < config_.servers(); ++index) {
       RETURN_IF_ERROR(Spawn({SERVER, index}));
     }
+    if (config_.variant().all_reduce().engine() == AllReduceSync::MPI) return Spawn(kMpirun);
     for (int rank = 0; rank < config_.world_size(); ++rank) {
       RETURN_IF_ERROR(Spawn({WORKER, rank}));
     }
@@ -136,14 +153,15 @@ class Run {
   // A replacement writes beside its predecessor.
   std::string NextLogPath(const MemberId& member) {
     const int before = starts_[member]++;
-    return absl::StrCat(options_.run_dir, "/logs/", member.role == WORKER ? "worker-" : "server-",
-                        member.index, before == 0 ? "" : absl::StrCat("-again-", before), ".log");
+    return absl::StrCat(options_.run_dir, "/logs/", LogName(member),
+                        before == 0 ? "" : absl::StrCat("-again-", before), ".log");
   }
 
   // The program's name and how it knows which member it is. A server is a parameter server, or a
   // rank of the collective that only sums.
   std::vector<std::string> CommandOf(const MemberId& member) const {
     const std::string index = absl::StrCat(member.index);
+    if (member == kMpirun) return MpirunCommand(config_.world_size());
     if (member.role == WORKER) return {"worker", "--rank", index};
     if (config_.variant().has_ps()) return {"ps_server", "--index", index};
     return {"worker", "--role", "server", "--rank", index};
@@ -151,7 +169,8 @@ class Run {
 
   absl::Status Spawn(const MemberId& member) {
     std::vector<std::string> command = CommandOf(member);
-    command[0] = absl::StrCat(options_.program_dir, "/", command[0]);
+    const auto program = std::find_if(command.begin(), command.end(), IsOurs);
+    *program = absl::StrCat(options_.program_dir, "/", *program);
     command.insert(command.end(),
                    {"--coordinator", coordinator_->endpoint(), "--listen", options_.listen.host});
     coordinator_->Tick();  // those who have joined already must hear from us

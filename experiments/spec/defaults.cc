@@ -42,6 +42,12 @@ void KeepWhatItReads(Variant* variant) {
   if (variant->has_ps() && variant->ps().mode() != Ps::ASYNC) variant->mutable_ps()->clear_rate();
   if (!variant->has_all_reduce()) return;
   AllReduceSync* sync = variant->mutable_all_reduce();
+  if (sync->engine() != AllReduceSync::HOST) {
+    sync->clear_algorithm();
+    sync->clear_link();
+    sync->clear_channels();
+    sync->clear_on_loss();
+  }
   if (sync->algorithm() == AllReduceSync::PS_EXCHANGE) return;
   sync->clear_servers();
   sync->clear_placement();

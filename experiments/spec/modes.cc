@@ -73,6 +73,27 @@ void CheckWorkersFit(const Checker& check, const AllReduceSync& sync, const std:
   }
 }
 
+// Settings of our own engine.
+struct OurEngines {
+  const char* field;
+  bool (*written)(const AllReduceSync&);
+};
+constexpr OurEngines kOurEngines[] = {
+    {"algorithm", [](const AllReduceSync& sync) { return sync.has_algorithm(); }},
+    {"link", [](const AllReduceSync& sync) { return sync.has_link(); }},
+    {"channels", [](const AllReduceSync& sync) { return sync.has_channels(); }},
+};
+
+void CheckEngine(const Checker& check, const AllReduceSync& sync, const std::string& path) {
+  if (sync.engine() == AllReduceSync::HOST) return;
+  for (const OurEngines& row : kOurEngines) {
+    if (!row.written(sync)) continue;
+    check.Error(JoinPath(path, row.field),
+                absl::StrCat("conflicts with engine ", AllReduceSync::Engine_Name(sync.engine()),
+                             ": that library chooses its own way; remove ", row.field));
+  }
+}
+
 void CheckAllReduce(const Checker& check) {
   for (int i = 0; i < check.experiment.variant_size(); ++i) {
     if (!check.experiment.variant(i).has_all_reduce()) continue;
@@ -86,6 +107,7 @@ void CheckAllReduce(const Checker& check) {
                        ": ", row.reads, "; remove ", row.field));
     }
     CheckWorkersFit(check, sync, path);
+    CheckEngine(check, sync, path);
   }
 }
 

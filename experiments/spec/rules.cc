@@ -81,8 +81,8 @@ constexpr FieldRule kFieldRules[] = {
     Choice("variant.all_reduce.algorithm",
            "AUTO NAIVE STAR RING TREE DOUBLE_TREE HALVING_DOUBLING RECURSIVE_DOUBLING DIRECT "
            "HIERARCHICAL PS_EXCHANGE"),
-    Choice("variant.all_reduce.engine", "HOST"),
-    Choice("variant.all_reduce.link", "TCP"),
+    Choice("variant.all_reduce.engine", "HOST MPI GLOO"),
+    Choice("variant.all_reduce.link", "TCP SHM"),
     Range("variant.all_reduce.channels", {1, 16}, "copies of the schedule that share the work"),
     Choice("variant.all_reduce.on_loss", "STOP SHRINK REPLACE"),
     Range("variant.all_reduce.servers", {1, kServersMax}, "ranks that sum", Sweep::kNotBuilt),

@@ -115,7 +115,7 @@ TEST_P(ClosedFormTest, IsWhatTheSimulatorSaysAndNoneIsBelowTheBound) {
     }
   }
   if (GetParam().placement == Placement::kSplit) {
-    EXPECT_GT(forms_, cases / 2);  // those of one tile
+    EXPECT_GT(forms_, cases * 3 / 4);  // those of one tile, and more where waits hide
   } else {
     EXPECT_EQ(forms_, cases);
   }

@@ -68,6 +68,20 @@ TEST(PsExchangeTest, SplitLoadsAllLinksAlikeAndLessThanEitherWay) {
   EXPECT_EQ(MakePsExchange({5, 5, 1, Placement::kColocated})->ranks, MakeDirect({5, 1})->ranks);
 }
 
+// Neither waits for the other: servers on even link channels, workers among each other on odd ones.
+TEST(PsExchangeTest, SplitHasLanesOfTheirOwnForServersAndForWorkers) {
+  const Schedule split = *MakePsExchange({5, 2, 3, Placement::kSplit});
+  for (size_t rank = 0; rank < split.ranks.size(); ++rank) {
+    EXPECT_EQ(split.ranks[rank].size(), rank < 5 ? 12U : 6U) << "rank " << rank;
+    for (const Lane& lane : split.ranks[rank]) {
+      for (const Move& move : lane.moves) {
+        const bool served = rank >= 5 || std::max(move.recv_from, move.send_to) >= 5;
+        EXPECT_EQ(lane.channel % 2, served ? 0 : 1) << "rank " << rank;
+      }
+    }
+  }
+}
+
 TEST(TreeTest, NoRankSendsMoreThanThreeTimesItsInput) {
   const Schedule tree = *MakeTree({33, 1, 8});
   for (const auto& lanes : tree.ranks) EXPECT_LE(ShareOf(lanes).sent, 3 * 8);
@@ -194,6 +208,7 @@ TEST(ScheduleErrors, NameWhatTheGeneratorWasGiven) {
   EXPECT_THAT(MakePsExchange({1, 0, 1}), refused("servers 0"));
   EXPECT_THAT(MakePsExchange({1, -1, 1, Placement::kSplit}), refused("servers -1"));
   EXPECT_THAT(MakePsExchange({1, 1, 129}), refused("channels 129"));
+  EXPECT_THAT(MakePsExchange({2, 1, 65, Placement::kSplit}), refused("channels at most 64"));
   EXPECT_THAT(MakePsExchange({2, 3, 1, Placement::kColocated}),
               refused("servers 3 exceed workers 2"));
   EXPECT_THAT(MakePsExchange({2, 3, 1, Placement::kSplit}), refused("the placement is split"));

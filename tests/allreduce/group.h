@@ -179,8 +179,9 @@ inline GroupOptions OptionsOf(const Way& way, int inputs) {
 class RankGroup {
  public:
   explicit RankGroup(const GroupOptions& options) : options_(options) {
-    const int channels =
-        LinkChannelsOf({.algorithm = options.way.algorithm, .channels = options.channels});
+    const int channels = LinkChannelsOf({.algorithm = options.way.algorithm,
+                                         .channels = options.channels,
+                                         .placement = options.way.placement});
     std::vector<std::unique_ptr<Link>> links =
         MakeLinks(options.transport, options.n, channels, options.limits, clock_, abort_);
     for (int rank = 0; rank < options.n; ++rank) {

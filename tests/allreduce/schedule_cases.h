@@ -39,8 +39,12 @@ struct ScheduleCase {
 };
 inline void PrintTo(const ScheduleCase& param, std::ostream* out) { *out << param.name; }
 
-inline int32_t Log2Floor(int32_t n) { return std::bit_width(static_cast<uint32_t>(n)) - 1; }
-inline int32_t Log2Ceil(int32_t n) { return std::bit_width(static_cast<uint32_t>(n - 1)); }
+inline int32_t Log2Floor(int32_t n) {
+  return static_cast<int32_t>(std::bit_width(static_cast<uint32_t>(n))) - 1;
+}
+inline int32_t Log2Ceil(int32_t n) {
+  return static_cast<int32_t>(std::bit_width(static_cast<uint32_t>(n - 1)));
+}
 
 inline std::function<Share(int32_t)> Alike(int64_t chunks) {
   return [=](int32_t) { return Share{chunks, chunks}; };

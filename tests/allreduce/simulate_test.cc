@@ -176,6 +176,36 @@ TEST(SimulateTest, TheOrderOfPushesDecidesWhatServersCost) {
   EXPECT_GT(Simulated(same, options).time_ns, 1.4 * formula_ns);
 }
 
+// THEORY C.3: with many tiles a split takes the time of the bytes on its links, which are all
+// alike.
+TEST(SimulateTest, SplitServersReachTheTimeOfTheTheory) {
+  struct Row {
+    int32_t workers;
+    int32_t servers;
+    double time;  // of S * beta
+  };
+  constexpr int32_t kTiles = 64;
+  constexpr int64_t kTileBytes = 4000;
+  for (const Row& row : {Row{4, 2, 1.200}, Row{8, 2, 1.474}, Row{8, 4, 1.273}}) {
+    ScheduleSpec spec{.algorithm = Algorithm::kPsExchange,
+                      .world_size = row.workers + row.servers,
+                      .servers = row.servers,
+                      .placement = Placement::kSplit};
+    const int64_t bytes = kTiles * kTileBytes * Must(MakeSchedule(spec)).chunks;
+    const auto time = [&](int64_t tile_bytes) {
+      return Must(Simulate(
+                      spec,
+                      {.cost = {.beta_ns_per_byte = 1}, .bytes = bytes, .tile_bytes = tile_bytes}))
+                 .time_ns /
+             static_cast<double>(bytes);
+    };
+    const double split = time(kTileBytes);
+    EXPECT_NEAR(split, row.time, 0.05 * row.time) << row.workers << ", " << row.servers;
+    spec.placement = Placement::kSpare;
+    EXPECT_LT(split, time(bytes / row.servers / kTiles)) << row.workers << ", " << row.servers;
+  }
+}
+
 TEST(SimulateTest, AScheduleThatStandsStillIsAnError) {
   Schedule ring = Must(MakeRing({.world_size = 3}));
   ring.slots = 1;
@@ -262,6 +292,11 @@ INSTANTIATE_TEST_SUITE_P(
         SpecCase{{.algorithm = Algorithm::kDirect, .world_size = 6}, 2},
         SpecCase{{.algorithm = Algorithm::kHierarchical, .world_size = 12}, 2 * 2 + 2 * 3},
         SpecCase{{.algorithm = Algorithm::kPsExchange, .world_size = 7, .servers = 3}, 2},
+        SpecCase{{.algorithm = Algorithm::kPsExchange,
+                  .world_size = 6,
+                  .servers = 2,
+                  .placement = Placement::kSplit},
+                 2},
         SpecCase{{.collective = Collective::kReduce,
                   .algorithm = Algorithm::kTree,
                   .world_size = 7,

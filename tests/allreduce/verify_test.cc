@@ -232,7 +232,7 @@ TEST(VerifyTest, ABarrierMustHearOfEverybody) {
                {.recv_from = 2, .out = 0},
                {.send_to = 1, .in = 0},
                {.send_to = 2, .in = 0}}};
-  for (const size_t rank : {1, 2}) {
+  for (const size_t rank : {size_t{1}, size_t{2}}) {
     moves[rank] = {{{.send_to = 0, .in = 0}, {.recv_from = 0, .out = 0}}};
   }
   const auto report = [](const Schedule& schedule) {

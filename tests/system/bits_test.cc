@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "tests/support/places.h"
 #include "tests/system/comparison.h"
 
 namespace lockstep {
@@ -31,8 +33,18 @@ variant { name: "schedule-2" all_reduce { algorithm: PS_EXCHANGE servers: 2 } }
 variant { name: "naive" all_reduce { algorithm: NAIVE } }
 variant { name: "ring" all_reduce { algorithm: RING } }
 variant { name: "tree" all_reduce { algorithm: TREE } }
+variant { name: "star" all_reduce { algorithm: STAR } }
+variant { name: "double-tree" all_reduce { algorithm: DOUBLE_TREE } }
+variant { name: "halving-doubling" all_reduce { algorithm: HALVING_DOUBLING } }
+variant { name: "recursive-doubling" all_reduce { algorithm: RECURSIVE_DOUBLING } }
+variant { name: "direct" all_reduce { algorithm: DIRECT } }
+variant { name: "hierarchical" all_reduce { algorithm: HIERARCHICAL } }
+variant { name: "colocated" all_reduce { algorithm: PS_EXCHANGE servers: 2 placement: COLOCATED } }
+variant { name: "split" all_reduce { algorithm: PS_EXCHANGE servers: 1 placement: SPLIT } }
+variant { name: "ring-shm" all_reduce { algorithm: RING link: SHM } }
+variant { name: "direct-shm" all_reduce { algorithm: DIRECT link: SHM } }
 )";
-constexpr int kVariants = 8;
+constexpr int kVariants = 18;
 
 // How the same gradients are cut on their way.
 struct Cut {
@@ -52,7 +64,8 @@ std::vector<std::string> Arguments(const std::string& spec, int workers, const C
                                         "bucket_cap_mb=" + std::to_string(cut.bucket_cap_mb),
                                         "--set",
                                         "limits.chunk_bytes=" + std::to_string(cut.chunk_bytes)};
-  for (const char* name : {"schedule-1", "schedule-2", "naive", "ring", "tree"}) {
+  for (const char* name : {"schedule-1", "schedule-2", "naive", "ring", "tree", "double-tree",
+                           "halving-doubling", "direct", "ring-shm"}) {
     arguments.insert(arguments.end(),
                      {"--set", "variant[" + std::string(name) +
                                    "].all_reduce.channels=" + std::to_string(cut.channels)});
@@ -114,6 +127,37 @@ TEST_P(EngineTest, TheSameAdditionsMakeTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(Bits, EngineTest, testing::Values(3, 4),
                          [](const auto& test) { return "Workers" + std::to_string(test.param); });
+
+// AUTO, and the engines of other libraries, which say nothing of their additions: in EXACT order
+// that makes no difference.
+TEST(OtherEnginesTest, EndWithTheSameHash) {
+  const TemporaryDir dir;
+  std::string spec = R"(name: "engines" model { mlp { layers: [64, 48, 10] } } data { digits {} }
+train { global_batch: 60 steps: 3 optimizer { sgd { learning_rate: 0.1 momentum: 0.9 } } }
+blocks: 1 workers: 3 reduction_order: EXACT
+variant { name: "ring" all_reduce { algorithm: RING } }
+variant { name: "auto" all_reduce { algorithm: AUTO } }
+variant { name: "auto-shm" all_reduce { algorithm: AUTO link: SHM } }
+)";
+  int variants = 3;
+  for (const char* library : {"gloo", "mpi"}) {
+    const std::string object = "/liblockstep_" + std::string(library) + ".so";
+    if (!std::filesystem::exists(BinDir() + object)) continue;  // not installed here
+    spec += "variant { name: \"" + std::string(library) +
+            "\" all_reduce { engine: " + (library == std::string("mpi") ? "MPI" : "GLOO") +
+            " } }\n";
+    ++variants;
+  }
+  const Compared compared = Compare(dir, {SpecFile(dir, spec)});
+  ASSERT_EQ(compared.result.exit_code, 0) << compared.result.out << compared.result.err;
+  ASSERT_EQ(compared.run.runs_size(), variants);
+  std::map<std::string, std::set<std::string>> ways;  // by final hash
+  for (const VariantResult& variant : compared.run.runs()) {
+    EXPECT_EQ(variant.replicas().state(), kNoDifference) << variant.id();
+    ways[variant.final_hash()].insert(variant.id());
+  }
+  EXPECT_EQ(ways.size(), 1U) << testing::PrintToString(ways);
+}
 
 // When a bucket travels has no say in what is added.
 TEST(OverlapTest, ChangesNoBit) {

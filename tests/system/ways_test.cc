@@ -159,5 +159,29 @@ TEST(WaysTest, SweepOfWorkers) {
   }
 }
 
+// Every algorithm trains, its replicas are one, and its counted bytes are its schedule's.
+TEST(ReadyMadeSpecsTest, Algorithms) {
+  const TemporaryDir dir;
+  const Compared compared = Compare(dir, {"algorithms"});
+  ASSERT_EQ(compared.result.exit_code, 0) << compared.result.out << compared.result.err;
+  ASSERT_EQ(compared.run.runs_size(), 14);
+  for (const VariantResult& variant : compared.run.runs()) {
+    EXPECT_TRUE(variant.complete()) << variant.id();
+    EXPECT_EQ(variant.replicas().state(), "identical") << variant.id();
+    if (variant.bytes().formula() == 0) continue;  // AUTO: each bucket's size chooses
+    EXPECT_NEAR(variant.bytes().tx_per_worker_step() / variant.bytes().formula(), 1, 0.01)
+        << variant.id();
+  }
+}
+
+TEST(ReadyMadeSpecsTest, WorkerLoss) {
+  const TemporaryDir dir;
+  const Compared compared = Compare(dir, {"worker-loss"});
+  ASSERT_EQ(compared.result.exit_code, 0) << compared.result.out << compared.result.err;
+  EXPECT_THAT(compared.result.err, HasSubstr("rebuilt with 3 workers in"));
+  EXPECT_THAT(compared.result.err, HasSubstr("rebuilt with 4 workers in"));
+  EXPECT_TRUE(VariantOf(compared.run, "replace").complete());
+}
+
 }  // namespace
 }  // namespace lockstep

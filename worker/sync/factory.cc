@@ -7,7 +7,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "allreduce/communicator.h"
+#include "allreduce/engine.h"
 #include "allreduce/schedule/order.h"
+#include "allreduce/transport/shm.h"
 #include "allreduce/transport/tcp.h"
 #include "base/check.h"
 #include "base/member/group_state.h"
@@ -54,35 +56,85 @@ std::vector<std::string> MemberNames(const Start& start) {
   return names;
 }
 
-absl::StatusOr<std::unique_ptr<Synchronizer>> MakeAllReduce(const Start& start,
-                                                            SyncContext context) {
-  const Experiment& experiment = start.run().experiment();
-  const Variant& variant = start.run().variant();
-  const int workers = start.run().world_size();
+CommunicatorOptions OptionsFrom(const AllReduceSync& sync, int server_processes,
+                                const Limits& limits) {
   CommunicatorOptions options;
-  options.algorithm = AlgorithmFrom(variant.all_reduce().algorithm());
-  options.channels = variant.all_reduce().channels();
-  options.limits = context.limits;
+  options.algorithm = AlgorithmFrom(sync.algorithm());
+  options.channels = sync.channels();
+  options.group_size = sync.group_size();
+  options.limits = limits;
+  static_assert(static_cast<int>(Placement::kSpare) == AllReduceSync::SPARE);
+  static_assert(static_cast<int>(Placement::kColocated) == AllReduceSync::COLOCATED);
+  static_assert(static_cast<int>(Placement::kSplit) == AllReduceSync::SPLIT);
+  options.placement = static_cast<Placement>(sync.placement());
+  const bool colocated = options.placement == Placement::kColocated;
+  options.servers = colocated ? sync.servers(0) : server_processes;
+  return options;
+}
+
+// The ranks of the group: workers, then the servers of PS_EXCHANGE.
+absl::StatusOr<TcpGroup> GroupFrom(const Start& start, const SyncContext& context) {
   TcpGroup group;
-  group.rank = context.trains ? RankOf(start, context.index) : workers + context.index;
+  group.rank =
+      context.trains ? RankOf(start, context.index) : start.run().world_size() + context.index;
   ASSIGN_OR_RETURN(group.endpoints, Endpoints(start, WORKER));
   ASSIGN_OR_RETURN(const std::vector<Endpoint> servers, Endpoints(start, SERVER));
   group.endpoints.insert(group.endpoints.end(), servers.begin(), servers.end());
-  options.servers = static_cast<int>(servers.size());
   group.epoch = start.epoch();
   group.token = context.token;
+  return group;
+}
+
+// Over our own links.
+absl::StatusOr<std::unique_ptr<Communicator>> MakeHost(const AllReduceSync& sync, TcpGroup group,
+                                                       int servers, SyncContext* context) {
+  const CommunicatorOptions options = OptionsFrom(sync, servers, context->limits);
   group.channels = LinkChannelsOf({.algorithm = options.algorithm,
                                    .world_size = static_cast<int32_t>(group.endpoints.size()),
                                    .servers = options.servers,
                                    .channels = options.channels,
                                    .group_size = options.group_size,
                                    .placement = options.placement});
+  const bool shared = sync.link() == AllReduceSync::SHM;
   ASSIGN_OR_RETURN(std::unique_ptr<Link> link,
-                   ConnectTcpMesh(std::move(context.listener), group, context.limits,
-                                  *context.clock, *context.abort));
-  if (context.faults != nullptr) {
-    link = MakeFaultLink(std::move(link), {}, *context.clock, context.faults);
+                   shared ? ConnectShmMesh(std::move(context->listener), group, context->limits,
+                                           *context->clock, *context->abort)
+                          : ConnectTcpMesh(std::move(context->listener), group, context->limits,
+                                           *context->clock, *context->abort));
+  if (context->faults != nullptr) {
+    link = MakeFaultLink(std::move(link), {}, *context->clock, context->faults);
   }
+  return MakeHostCommunicator(std::move(link), *context->clock, options);
+}
+
+// Another library's collectives, our mesh beside them for the call check.
+absl::StatusOr<std::unique_ptr<Communicator>> MakeEngine(const AllReduceSync& sync, TcpGroup group,
+                                                         SyncContext* context) {
+  EngineOptions options;
+  options.engine = sync.engine() == AllReduceSync::MPI ? Engine::kMpi : Engine::kGloo;
+  options.library_dir = context->engine_place.library_dir;
+  options.host = group.endpoints[static_cast<size_t>(group.rank)].host;
+  options.mpi_world_size = context->engine_place.mpi_world_size;
+  options.limits = context->limits;
+  group.channels = 1;
+  ASSIGN_OR_RETURN(std::unique_ptr<Link> control,
+                   ConnectTcpMesh(std::move(context->listener), group, context->limits,
+                                  *context->clock, *context->abort));
+  return MakeEngineCommunicator(options, std::move(control), *context->clock, *context->abort);
+}
+
+absl::StatusOr<std::unique_ptr<Synchronizer>> MakeAllReduce(const Start& start,
+                                                            SyncContext context) {
+  const Experiment& experiment = start.run().experiment();
+  const Variant& variant = start.run().variant();
+  const AllReduceSync& sync = variant.all_reduce();
+  const int workers = start.run().world_size();
+  ASSIGN_OR_RETURN(TcpGroup group, GroupFrom(start, context));
+  const int servers = static_cast<int>(group.endpoints.size()) - workers;
+  ASSIGN_OR_RETURN(std::unique_ptr<Communicator> communicator,
+                   sync.engine() == AllReduceSync::HOST
+                       ? MakeHost(sync, std::move(group), servers, &context)
+                       : MakeEngine(sync, std::move(group), &context));
   std::optional<HandOver> hand_over;
   if (start.epoch() > kFirstEpoch) {
     hand_over = {.source = RankOf(start, start.source()),
@@ -90,15 +142,14 @@ absl::StatusOr<std::unique_ptr<Synchronizer>> MakeAllReduce(const Start& start,
                  .optimizer_state = std::move(context.optimizer_state)};
   }
   return std::make_unique<AllReduceSynchronizer>(
-      MakeHostCommunicator(std::move(link), *context.clock, options),
-      AllReduceOptions{.tensors = std::move(context.tensors),
-                       .buckets = std::move(context.buckets),
-                       .sgd = SgdFrom(experiment, variant, workers),
-                       .exact = experiment.reduction_order() == EXACT,
-                       .wire_dtype = DtypeFrom(experiment.wire_dtype(0)),
-                       .broadcast_start = experiment.broadcast_start(),
-                       .members = MemberNames(start),
-                       .hand_over = std::move(hand_over)});
+      std::move(communicator), AllReduceOptions{.tensors = std::move(context.tensors),
+                                                .buckets = std::move(context.buckets),
+                                                .sgd = SgdFrom(experiment, variant, workers),
+                                                .exact = experiment.reduction_order() == EXACT,
+                                                .wire_dtype = DtypeFrom(experiment.wire_dtype(0)),
+                                                .broadcast_start = experiment.broadcast_start(),
+                                                .members = MemberNames(start),
+                                                .hand_over = std::move(hand_over)});
 }
 
 absl::StatusOr<std::unique_ptr<Synchronizer>> MakePs(const Start& start,

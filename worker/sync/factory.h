@@ -19,6 +19,12 @@
 
 namespace lockstep {
 
+// What other libraries' engines need to know of this process.
+struct EnginePlace {
+  std::string library_dir;  // the program's folder
+  int mpi_world_size = 0;   // as mpirun told it; 0: not started by mpirun
+};
+
 struct SyncContext {
   int index = 0;       // of the member: a worker's, or a summing server's
   bool trains = true;  // false: a rank of PS_EXCHANGE that only sums
@@ -31,6 +37,7 @@ struct SyncContext {
   const Abort* abort = nullptr;             // of the group
   std::vector<float> optimizer_state = {};  // kept from the group before; empty: there was none
   ArmedFaults* faults = nullptr;            // of messages; null: none is planned
+  EnginePlace engine_place = {};
 };
 
 // Position of the worker `index` among the workers of the group: its rank.

@@ -70,10 +70,9 @@ std::vector<pid_t> RanksOf(pid_t bench, const std::string& engine) {
 TEST(BenchRunTest, EveryContestantIsRightAndTheJsonSaysSo) {
   TemporaryDir dir;
   const std::string csv = dir.path() + "/rows.csv";
-  const CommandResult result =
-      RunCommand(BenchCommand({"--sizes", "4,64KiB", "--ranks", "2,3", "--rounds", "2", "--seconds",
-                               "1", "--links", "tcp,shm", "--csv", csv, "--json"}),
-                 100);
+  const CommandResult result = RunCommand(
+      BenchCommand({"--quick", "--sizes", "4,64KiB", "--ranks", "2,3", "--csv", csv, "--json"}),
+      100);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto file = BenchFromJson(result.out);
   ASSERT_THAT(file, IsOk());

@@ -41,9 +41,13 @@ const std::map<std::string, std::set<std::string>> kAccepted = {
     {"variant.ps.policy", {"NONE"}},
     {"variant.ps.optimizer_on", {"SERVER"}},
     {"variant.ps.rate", {"OVER_WORKERS", "FULL"}},
-    {"variant.all_reduce.algorithm", {"NAIVE", "RING", "TREE", "PS_EXCHANGE"}},
-    {"variant.all_reduce.engine", {"HOST"}},
-    {"variant.all_reduce.link", {"TCP"}},
+    {"variant.all_reduce.algorithm",
+     {"AUTO", "NAIVE", "STAR", "RING", "TREE", "DOUBLE_TREE", "HALVING_DOUBLING",
+      "RECURSIVE_DOUBLING", "DIRECT", "HIERARCHICAL", "PS_EXCHANGE"}},
+    {"variant.all_reduce.engine", {"HOST", "MPI", "GLOO"}},
+    {"variant.all_reduce.link", {"TCP", "SHM"}},
+    {"variant.all_reduce.group_size", {"2"}},
+    {"variant.all_reduce.placement", {"SPARE", "COLOCATED", "SPLIT"}},
     {"variant.all_reduce.channels", {"2"}},
     {"variant.all_reduce.on_loss", {"STOP", "SHRINK", "REPLACE"}},
     {"variant.all_reduce.servers", {"2"}},
@@ -149,8 +153,11 @@ class EveryField {
     }
     if (path == "wire_dtype") set.push_back("variant={ name: \"v\" all_reduce {} }");
     if (path == "variant[0].ps.rate") set.push_back("variant[0].ps={ mode: ASYNC }");
-    if (path == "variant[0].all_reduce.servers") {
+    if (path == "variant[0].all_reduce.servers" || path == "variant[0].all_reduce.placement") {
       set.push_back("variant[0].all_reduce={ algorithm: PS_EXCHANGE }");
+    }
+    if (path == "variant[0].all_reduce.group_size") {
+      set.push_back("variant[0].all_reduce={ algorithm: HIERARCHICAL }");
     }
     if (path == "limits.message_bytes_max") set.push_back("limits.chunk_bytes=700");
     if (path == "limits.lease_ms") set.push_back("limits.heartbeat_ms=1");

@@ -48,12 +48,33 @@ const BadSpec kConflicts[] = {
      {{8,
        {"variant[2].all_reduce.servers: conflicts with algorithm RING: only PS_EXCHANGE has ranks "
         "that only sum"}}}},
-    {"AlgorithmNotBuilt",
+    {"EngineNotBuilt",
      "all_reduce {}",
-     "all_reduce { algorithm: DOUBLE_TREE }",
+     "all_reduce { engine: NCCL }",
+     {{8, {"variant[2].all_reduce.engine: NCCL is not built yet; built today: HOST, MPI, GLOO"}}}},
+    {"AlgorithmOfAnotherLibrary",
+     "all_reduce {}",
+     "all_reduce { engine: GLOO algorithm: RING }",
      {{8,
-       {"variant[2].all_reduce.algorithm: DOUBLE_TREE is not built yet; built today: NAIVE, RING, "
-        "TREE, PS_EXCHANGE"}}}},
+       {"variant[2].all_reduce.algorithm: conflicts with engine GLOO: that library chooses its own "
+        "way; remove algorithm"}}}},
+    {"GroupsWithoutHierarchy",
+     "all_reduce {}",
+     "all_reduce { group_size: 2 }",
+     {{8,
+       {"variant[2].all_reduce.group_size: conflicts with algorithm RING: only HIERARCHICAL has "
+        "groups; remove group_size"}}}},
+    {"GroupsThatDoNotFit",
+     "all_reduce {}",
+     "all_reduce { algorithm: HIERARCHICAL group_size: 3 }",
+     {{8, {"variant[2].all_reduce.group_size: 3 does not divide 4 workers; write a divisor"}}}},
+    {"MoreServersThanWorkersBesideThem",
+     "all_reduce {}",
+     "all_reduce { algorithm: PS_EXCHANGE placement: COLOCATED servers: 5 }",
+     {{8,
+       {"variant[2].all_reduce.servers: 5 conflicts with placement COLOCATED and 4 workers: at "
+        "most "
+        "as many servers as workers"}}}},
     {"RankOrder",
      "workers: 4",
      "workers: 4 reduction_order: RANK",
