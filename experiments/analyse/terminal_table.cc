@@ -112,7 +112,8 @@ Row RowOf(const VariantResult& variant, const Units& units) {
   }
   if (variant.has_bytes()) {
     row[3] = UnitCell(variant.bytes().tx_per_worker_step(), units.bytes);
-    row[4] = UnitCell(variant.bytes().formula(), units.bytes);
+    const bool chosen = variant.algorithm() == "auto";  // by size: no formula
+    if (!chosen) row[4] = UnitCell(variant.bytes().formula(), units.bytes);
   }
   if (variant.has_busiest()) {
     row[5] = absl::StrCat(ShortNode(variant.busiest()), " ",
