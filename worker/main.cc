@@ -80,8 +80,7 @@ absl::Status Work(const Arguments& arguments, Abort* abort, std::unique_ptr<Memb
   ASSIGN_OR_RETURN(*loop, arguments.trains() ? MakeTrainer(start, std::move(context))
                                              : MakeSummingRank(start, std::move(context)));
   while (true) {
-    const absl::Status status =
-        WorkInGroup(arguments, std::move(listener), member->get(), loop->get());
+    absl::Status status = WorkInGroup(arguments, std::move(listener), member->get(), loop->get());
     if (status.ok() || !(*member)->MayRebuild(status)) return status;
     (*loop)->LeaveGroup(status);
     ASSIGN_OR_RETURN(listener, Listen({arguments.listen, 0}));
