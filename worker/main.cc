@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -114,9 +113,7 @@ absl::Status TakePlace(const RankFlags& flags, Arguments* arguments) {
   arguments->rank = source.rank;
   arguments->world_size = source.world_size;
   if (!flags.rank) std::fprintf(stderr, "%s: %s\n", arguments->role.c_str(), source.text.c_str());
-  std::error_code error;
-  arguments->engine_place.library_dir =
-      std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+  arguments->engine_place.library_dir = ProgramDir();
   const std::optional<std::string> mpi_size = Variable("OMPI_COMM_WORLD_SIZE");
   if (mpi_size && !absl::SimpleAtoi(*mpi_size, &arguments->engine_place.mpi_world_size)) {
     return absl::InvalidArgumentError(

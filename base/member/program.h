@@ -5,7 +5,10 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <optional>
+#include <string>
+#include <system_error>
 
 #include "base/exit_code.h"
 
@@ -19,6 +22,12 @@ inline std::optional<int> ParseFlags(CLI::App* app, int argc, char** argv) {
     return app->exit(error) == 0 ? kExitOk : kExitUsage;
   }
   return std::nullopt;
+}
+
+// The folder of this program: those that it starts or loads are beside it.
+inline std::string ProgramDir() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
 }
 
 // Runs a program's main. What the libraries throw (we don't) ends it as an internal error.

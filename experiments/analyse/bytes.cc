@@ -11,6 +11,7 @@
 #include "base/numeric/exact.h"
 #include "base/status.h"
 #include "experiments/spec/size.h"
+#include "worker/sync/spec_words.h"
 
 namespace lockstep {
 namespace {
@@ -145,14 +146,6 @@ ByteFormula WithServers(double n, double servers, double gradient_bytes) {
     formula.busiest_text = formula.server_text;
   }
   return formula;
-}
-
-// The enums have the same values, so that a spec's word means the schedule's.
-Placement PlacementFrom(AllReduceSync::Placement placement) {
-  static_assert(static_cast<int>(Placement::kSpare) == AllReduceSync::SPARE);
-  static_assert(static_cast<int>(Placement::kColocated) == AllReduceSync::COLOCATED);
-  static_assert(static_cast<int>(Placement::kSplit) == AllReduceSync::SPLIT);
-  return static_cast<Placement>(placement);
 }
 
 // "2(n-1)/n S" where the share is one of the theory's, else the number.

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -164,9 +163,7 @@ int Main(int argc, char** argv) {
   app.add_option("--timeout-ms", options.limits.sync_timeout_ms, "of one operation");
   if (const std::optional<int> code = ParseFlags(&app, argc, argv)) return *code;
   options.algorithms = absl::StrSplit(algorithms, ',', absl::SkipEmpty());
-  std::error_code error;
-  options.library_dir =
-      std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+  options.library_dir = ProgramDir();
   TakeMpiRank(&options);
   return RunRank(options, control);
 }

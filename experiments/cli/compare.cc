@@ -25,6 +25,7 @@
 #include "experiments/cli/progress.h"
 #include "experiments/cli/results.h"
 #include "experiments/coordinator/run.h"
+#include "worker/sync/spec_words.h"
 
 namespace lockstep {
 namespace {
@@ -138,9 +139,8 @@ absl::Status CheckEngines(const Experiment& experiment, const std::string& progr
   for (const Variant& variant : experiment.variant()) {
     const AllReduceSync::Engine engine = variant.all_reduce().engine();
     if (engine == AllReduceSync::HOST) continue;
-    RETURN_IF_ERROR(Annotate(
-        CheckEngine(engine == AllReduceSync::MPI ? Engine::kMpi : Engine::kGloo, program_dir),
-        absl::StrCat("variant \"", variant.name(), "\"")));
+    RETURN_IF_ERROR(Annotate(CheckEngine(EngineFrom(engine), program_dir),
+                             absl::StrCat("variant \"", variant.name(), "\"")));
   }
   return absl::OkStatus();
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,12 +39,6 @@ constexpr char kCompareExamples[] =
     "Exit codes: 0 success, 1 a promise was broken, 2 bad usage or spec, 3 a member was lost or "
     "timed out,\n"
     "4 the environment lacks something, 5 internal error, 130/143 interrupted.\n";
-
-// The folder of this program: worker and ps_server are beside it.
-std::string ProgramDir() {
-  std::error_code error;
-  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
-}
 
 std::string CommandLine(int argc, char** argv) {
   std::string command = "./lockstep";

@@ -20,6 +20,7 @@
 #include "worker/sync/all_reduce.h"
 #include "worker/sync/local.h"
 #include "worker/sync/ps_synchronizer.h"
+#include "worker/sync/spec_words.h"
 
 namespace lockstep {
 namespace {
@@ -63,10 +64,7 @@ CommunicatorOptions OptionsFrom(const AllReduceSync& sync, int server_processes,
   options.channels = sync.channels();
   options.group_size = sync.group_size();
   options.limits = limits;
-  static_assert(static_cast<int>(Placement::kSpare) == AllReduceSync::SPARE);
-  static_assert(static_cast<int>(Placement::kColocated) == AllReduceSync::COLOCATED);
-  static_assert(static_cast<int>(Placement::kSplit) == AllReduceSync::SPLIT);
-  options.placement = static_cast<Placement>(sync.placement());
+  options.placement = PlacementFrom(sync.placement());
   const bool colocated = options.placement == Placement::kColocated;
   options.servers = colocated ? sync.servers(0) : server_processes;
   return options;
@@ -111,7 +109,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeHost(const AllReduceSync& sync
 absl::StatusOr<std::unique_ptr<Communicator>> MakeEngine(const AllReduceSync& sync, TcpGroup group,
                                                          SyncContext* context) {
   EngineOptions options;
-  options.engine = sync.engine() == AllReduceSync::MPI ? Engine::kMpi : Engine::kGloo;
+  options.engine = EngineFrom(sync.engine());
   options.library_dir = context->engine_place.library_dir;
   options.host = group.endpoints[static_cast<size_t>(group.rank)].host;
   options.mpi_world_size = context->engine_place.mpi_world_size;

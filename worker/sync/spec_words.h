@@ -1,0 +1,24 @@
+// spec_words.h: what the words of a spec's all_reduce mean to the engine. The enums of
+// experiment.proto and of the engine have the same words, so one place turns one into the other.
+// Pure.
+#pragma once
+
+#include "allreduce/engine.h"
+#include "allreduce/schedule/algorithm.h"
+#include "proto/experiment.pb.h"
+
+namespace lockstep {
+
+inline Placement PlacementFrom(AllReduceSync::Placement placement) {
+  static_assert(static_cast<int>(Placement::kSpare) == AllReduceSync::SPARE);
+  static_assert(static_cast<int>(Placement::kColocated) == AllReduceSync::COLOCATED);
+  static_assert(static_cast<int>(Placement::kSplit) == AllReduceSync::SPLIT);
+  return static_cast<Placement>(placement);
+}
+
+// REQUIRES: MPI or GLOO.
+inline Engine EngineFrom(AllReduceSync::Engine engine) {
+  return engine == AllReduceSync::MPI ? Engine::kMpi : Engine::kGloo;
+}
+
+}  // namespace lockstep
