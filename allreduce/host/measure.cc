@@ -14,8 +14,7 @@ namespace {
 constexpr int kWarmUps = 5;  // connections, caches and the slots' memory get ready
 constexpr int kSamples = 20;
 constexpr int32_t kBurstMessages = 32;  // so that the burst's own round trip counts little
-constexpr int64_t kFoldedElements =
-    int64_t{64} * 1024;  // a tile's share: in a cache, as in a collective
+constexpr int64_t kFoldedElements = int64_t{16} * 1024;  // in a cache, as a tile in a collective
 
 double Median(std::vector<int64_t> times_ns) {
   const auto middle = times_ns.begin() + static_cast<std::ptrdiff_t>(times_ns.size() / 2);
@@ -83,7 +82,7 @@ absl::StatusOr<CostModel> MeasureCostModel(const Measurement& measurement,
   cost.overhead_ns = std::clamp(each_ns, 0.0, link.alpha_ns);
   cost.latency_ns = link.alpha_ns - cost.overhead_ns;
   cost.beta_ns_per_byte = link.beta_ns_per_byte;
-  cost.gamma_ns_per_byte = FoldNsPerByte(measurement.session->clock());
+  if (measurement.rank == 0) cost.gamma_ns_per_byte = FoldNsPerByte(measurement.session->clock());
   return cost;
 }
 
