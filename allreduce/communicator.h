@@ -43,7 +43,7 @@ class Communicator {
   virtual int contributors() const = 0;
 
   // data[i] = sum (average, least, greatest, product) over contributors, the same bits on every
-  // rank. `count` elements; 0 is allowed. AVG: floats only, divided once, after the sum.
+  // rank. `count` may be 0. AVG: floats, divided once, after the sum. Every engine wraps integers.
   virtual absl::Status AllReduce(void* data, int64_t count, Dtype dtype, ReduceOp op) = 0;
   // As AllReduce, but only `root` gets the result; the others' data are unspecified afterwards.
   virtual absl::Status Reduce(void* data, int64_t count, Dtype dtype, ReduceOp op, int root) = 0;

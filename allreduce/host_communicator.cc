@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "allreduce/host/crowd.h"
 #include "allreduce/host/measure.h"
 #include "allreduce/schedule/order.h"
 #include "base/check.h"
@@ -315,14 +316,16 @@ absl::StatusOr<CostModel> HostCommunicator::MeasureForAll(ExecuteCall execute) {
   if (rank() < 2) {
     ASSIGN_OR_RETURN(cost, MeasureCostModel({session_, plans_.members(), rank()}, execute));
   }
-  std::array<double, 4> numbers = {cost.latency_ns, cost.overhead_ns, cost.beta_ns_per_byte,
-                                   cost.gamma_ns_per_byte};
+  ASSIGN_OR_RETURN(cost, MeasureCrowd({session_, plans_.members(), rank()}, execute, cost));
+  std::array<double, 6> numbers = {cost.latency_ns,       cost.overhead_ns,
+                                   cost.beta_ns_per_byte, cost.gamma_ns_per_byte,
+                                   cost.crowd_message_ns, cost.crowd_ns_per_byte};
   execute.data = numbers.data();
   execute.count = numbers.size();
   execute.dtype = Dtype::kF64;
   RETURN_IF_ERROR(Execute(SpecOf(Collective::kBroadcast, options_.channels), execute));
   RETURN_IF_ERROR(Close(execute));
-  return CostModel{numbers[0], numbers[1], numbers[2], numbers[3]};
+  return CostModel{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5]};
 }
 
 ScheduleSpec HostCommunicator::AllReduceSpec(Algorithm algorithm) const {

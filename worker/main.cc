@@ -83,7 +83,7 @@ absl::Status Work(const Arguments& arguments, Abort* abort, std::unique_ptr<Memb
     if (status.ok() || !(*member)->MayRebuild(status)) return status;
     (*loop)->LeaveGroup(status);
     ASSIGN_OR_RETURN(listener, Listen({arguments.listen, 0}));
-    RETURN_IF_ERROR((*member)->Rebuild(status, (*loop)->step(), listener.endpoint.ToString()));
+    RETURN_IF_ERROR((*member)->Rebuild(status, (*loop)->step(), listener.endpoint.ToString(), {}));
   }
 }
 

@@ -115,7 +115,11 @@ absl::Status StepLoop::Connect(const Start& start, Listener listener, const Abor
   Model& model = source_->model();
   start_ = start;
   if (context_.trains) {
-    RETURN_IF_ERROR(source_->Share(RankOf(start, context_.index), start.run().world_size()));
+    RETURN_IF_ERROR(source_->Share(RankOf(start, context_.index), WorkersOf(start)));
+  }
+  if (start.restore()) {
+    held_.versions.clear();
+    held_.rewound = true;
   }
   ASSIGN_OR_RETURN(
       synchronizer_,
@@ -128,36 +132,37 @@ absl::Status StepLoop::Connect(const Start& start, Listener listener, const Abor
                                .limits = context_.limits,
                                .clock = &clock_,
                                .abort = &abort,
-                               .optimizer_state = optimizer_state_,
+                               .held = held_,
                                .faults = plan_.Has(StrikesMessage) ? &message_faults_ : nullptr,
                                .engine_place = context_.engine_place}));
-  RETURN_IF_ERROR(synchronizer_->Begin(model.parameters()));
+  ASSIGN_OR_RETURN(const int64_t after, synchronizer_->Begin(model.parameters()));
   StepExchangeOptions options = ExchangeOptions(experiment, context_.limits, buckets_.size());
   if (plan_.Has(StrikesProcess)) {
     options.exchanged = [this](int64_t step, int bucket) { StrikeAfter(step, bucket); };
   }
   exchange_ = std::make_unique<StepExchange>(synchronizer_.get(), options, clock_, abort);
-  RecordGroup();
-  if (step_ < start.step() || start.epoch() == kFirstEpoch) {  // a state not probed yet
-    if (step_ == kNoState) plan_.BeginAfter(start.step());
-    step_ = start.step();
+  RecordGroup(after);
+  if (step_ != after || start.epoch() == kFirstEpoch) {  // a state not probed yet
+    if (step_ == kNoState) plan_.BeginAfter(after);
+    step_ = after;
     TakeProbe(step_);
   }
   return records_->status();
 }
 
-// The group stands and the state is there.
-void StepLoop::RecordGroup() {
+// The group stands and the state after step `after` is there.
+void StepLoop::RecordGroup(int64_t after) {
   Record record;
   if (start_.epoch() == kFirstEpoch) {
     *record.mutable_set_up() = SetUpRecord(synchronizer_->set_up(), TakeTraffic(), clock_);
   } else {
     Rebuilt* rebuilt = record.mutable_rebuilt();
     rebuilt->set_epoch(start_.epoch());
-    rebuilt->set_step(start_.step());
-    rebuilt->set_world_size(start_.run().world_size());
+    rebuilt->set_step(after);
+    rebuilt->set_world_size(WorkersOf(start_));
     rebuilt->set_rank(RankOf(start_, context_.index));
-    rebuilt->set_source(RankOf(start_, start_.source()));
+    // With parameter servers the state comes from them.
+    if (!start_.run().variant().has_ps()) rebuilt->set_source(RankOf(start_, start_.source()));
     rebuilt->set_broken_ns(broken_ns_);
     rebuilt->set_cause(cause_);
     // What the broken step had sent in vain is counted here too: no byte is left out.
@@ -173,12 +178,11 @@ void StepLoop::LeaveGroup(const absl::Status& cause) {
   int64_t finished = 0;
   if (exchange_ != nullptr) finished = exchange_->Stop();
   if (synchronizer_ != nullptr) {
-    const std::span<const float> state = synchronizer_->optimizer_state();
-    optimizer_state_.assign(state.begin(), state.end());
     if (finished > step_) {  // the update was made, only the waiting for it was cut short
       step_ = finished;
       TakeProbe(step_);
     }
+    held_ = synchronizer_->Held(step_);
     left_over_ += exchange_ != nullptr ? TakeTraffic() : synchronizer_->traffic();
   }
   exchange_.reset();

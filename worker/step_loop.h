@@ -2,7 +2,8 @@
 // values spread, then step by step gradients, exchange, record; a rank that trains is probed too.
 // The way to stay in step is behind Synchronizer, the gradients behind GradientSource.
 // Model, optimizer state, records and the number of steps made outlive a group: where one dies the
-// loop leaves it and connects to the next, with whose state it goes on (base/member/group_state.h).
+// loop leaves it and connects to the next, and goes on after the step that this one's way to
+// synchronise begins with: a survivor's last one, or what the parameter servers have applied.
 // SHRINK: the survivors share the same global batch and divide by their number, so batch and
 // learning rate stay what they were.
 // Errors: DataLoss (a gradient that is not finite), the synchronizer's, the record file's.
@@ -52,8 +53,6 @@ class GradientSource {
   virtual absl::Status Share(int rank, int world_size) = 0;
 };
 
-inline constexpr int64_t kNoState = -1;
-
 struct LoopContext {
   int index = 0;       // of the member: a worker's, or a summing server's
   bool trains = true;  // false: it only sums
@@ -69,9 +68,8 @@ class StepLoop {
   // `context.clock` must outlive it.
   static absl::StatusOr<std::unique_ptr<StepLoop>> Create(const Start& start, LoopContext context,
                                                           std::unique_ptr<GradientSource> source);
-  // Brings up the links of `start`'s group and spreads start values: rank 0's, in a rebuilt group
-  // the whole state of the source. `listener` was bound before its endpoint was told; `abort`, the
-  // group's, must outlive the group.
+  // Brings up the links of `start`'s group and takes the state that it begins with. `listener` was
+  // bound before its endpoint was told; `abort`, the group's, must outlive the group.
   absl::Status Connect(const Start& start, Listener listener, const Abort& abort);
   // All steps left. `member` hears of each finished one.
   absl::Status Run(Member* member);
@@ -94,7 +92,7 @@ class StepLoop {
   StepLoop(const Start& start, LoopContext context, std::unique_ptr<GradientSource> source,
            std::unique_ptr<RecordWriter> records);
   void RecordStarted(const Experiment& experiment);
-  void RecordGroup();
+  void RecordGroup(int64_t after);
   void StrikeBefore(int64_t step);
   void StrikeAfter(int64_t step, int bucket);
   void RecordMessageFault(int fault);
@@ -119,7 +117,7 @@ class StepLoop {
   MessageLog messages_;
   std::unique_ptr<Synchronizer> synchronizer_;
   std::unique_ptr<StepExchange> exchange_;  // uses all of the above
-  std::vector<float> optimizer_state_;      // of the group before
+  HeldState held_;                          // from the group before
   Start start_;                             // of the group
   Traffic counted_;                         // of the group's
   Traffic left_over_;                       // of groups that were left, not recorded yet

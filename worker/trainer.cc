@@ -72,7 +72,7 @@ absl::StatusOr<std::unique_ptr<StepLoop>> MakeTrainer(const Start& start, LoopCo
                                 .samples = dataset.samples,
                                 .global_batch = experiment.train().global_batch(0),
                                 .rank = RankOf(start, context.index),
-                                .world_size = run.world_size(),
+                                .world_size = WorkersOf(start),
                                 .uneven_shares = start.epoch() > kFirstEpoch};
   ASSIGN_OR_RETURN(Sampler sampler, Sampler::Make(order));
   ASSIGN_OR_RETURN(

@@ -39,12 +39,17 @@ std::string Tuning::Why(int64_t bytes) const {
   if (!cost_.has_value()) return "auto: nothing measured yet, the first all_reduce does";
   const int64_t least = ClassOf(bytes);
   const Choice choice = Choose(bytes);
+  const bool crowd = cost_->crowd_message_ns > 0;
   return absl::StrFormat(
       "auto: %s for %d..%d bytes on %d ranks (latency %.2f us, overhead %.2f us, %.3f ns/B moved, "
-      "%.3f ns/B reduced): %s",
+      "%.3f ns/B reduced%s): %s",
       NameOf(choice.algorithm()), least, std::max<int64_t>(0, 2 * least - 1), world_size_,
       cost_->latency_ns / 1e3, cost_->overhead_ns / 1e3, cost_->beta_ns_per_byte,
-      cost_->gamma_ns_per_byte, choice.Why());
+      cost_->gamma_ns_per_byte,
+      crowd ? absl::StrFormat("; sharing cores: %.2f us a message, %.3f ns/B",
+                              cost_->crowd_message_ns / 1e3, cost_->crowd_ns_per_byte)
+            : "",
+      choice.Why());
 }
 
 }  // namespace lockstep

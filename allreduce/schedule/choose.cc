@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "allreduce/schedule/work.h"
 #include "base/check.h"
 
 namespace lockstep {
@@ -13,10 +14,11 @@ constexpr size_t kRivalsNamed = 2;
 
 std::optional<double> TimeNs(Algorithm algorithm, int32_t world_size, int64_t bytes,
                              const CostModel& cost, int64_t tile_bytes) {
-  const auto form =
-      ClosedFormOf({.algorithm = algorithm, .world_size = world_size}, cost, bytes, tile_bytes);
+  const ScheduleSpec spec{.algorithm = algorithm, .world_size = world_size};
+  const auto form = ClosedFormOf(spec, cost, bytes, tile_bytes);
   if (!form.has_value()) return std::nullopt;
-  return form->time_ns;
+  if (cost.crowd_message_ns == 0) return form->time_ns;
+  return std::max(form->time_ns, CrowdNs(cost, WorkOf(spec, bytes, tile_bytes)));
 }
 
 std::string Ms(double time_ns) { return absl::StrFormat("%.3g", time_ns / 1e6); }

@@ -1,8 +1,10 @@
 // choose.h: which algorithm an all-reduce of a given size should use, by the closed forms of a
 // fitted cost model, and why. Candidates: every algorithm that needs no ranks but those that call
 // and no more than one class of link. The same inputs give the same choice on every rank; of equal
-// times that of the earlier name in kAlgorithms. Modelled with one channel: more of them change
-// every candidate alike. Cost: microseconds to a millisecond, growing with n. Pure.
+// times that of the earlier name in kAlgorithms. Where ranks share cores the work of all of them
+// may take longer than the longest path (work.h), so that there few messages win over short paths.
+// Modelled with one channel: more of them change every candidate alike. Cost: microseconds to some
+// milliseconds, growing with n. Pure.
 #pragma once
 
 #include <cstdint>

@@ -30,6 +30,10 @@ struct CostModel {
   double overhead_ns = 0;        // o: the port is busy
   double beta_ns_per_byte = 0;   // per direction
   double gamma_ns_per_byte = 0;  // of reduced data
+  // Where ranks share cores, what every message and byte costs all of them together, whoever sends
+  // it (work.h); 0: a core a rank, as the forms below and simulate.h assume.
+  double crowd_message_ns = 0;
+  double crowd_ns_per_byte = 0;
   double alpha_ns() const { return latency_ns + overhead_ns; }
 };
 

@@ -9,7 +9,6 @@
 #include "absl/strings/str_join.h"
 #include "allreduce/schedule/assemble.h"
 #include "allreduce/schedule/barrier.h"
-#include "allreduce/schedule/broadcast.h"
 #include "allreduce/schedule/direct.h"
 #include "allreduce/schedule/double_tree.h"
 #include "allreduce/schedule/halving_doubling.h"
@@ -17,8 +16,8 @@
 #include "allreduce/schedule/naive.h"
 #include "allreduce/schedule/ps_exchange.h"
 #include "allreduce/schedule/recursive_doubling.h"
-#include "allreduce/schedule/reduce.h"
 #include "allreduce/schedule/ring.h"
+#include "allreduce/schedule/rooted.h"
 #include "allreduce/schedule/star.h"
 #include "allreduce/schedule/tree.h"
 
@@ -143,11 +142,9 @@ absl::StatusOr<Result> WithGenerator(const ScheduleSpec& spec, const Use& use) {
     case Collective::kAllReduce:
       return WithAllReduce<Result>(spec, use);
     case Collective::kReduce:
-      return use(Generator<ReduceSpec>{ReduceShape, ReduceLanes},
-                 {n, spec.root, ChunksPerChannel(form), spec.channels, form});
     case Collective::kBroadcast:
-      return use(Generator<BroadcastSpec>{BroadcastShape, BroadcastLanes},
-                 {n, spec.root, ChunksPerChannel(form), spec.channels, form});
+      return use(Generator<RootedSpec>{RootedShape, RootedLanes},
+                 {n, spec.root, ChunksPerChannel(form), spec.channels, form, spec.collective});
     case Collective::kReduceScatter:
     case Collective::kAllGather:
       if (spec.algorithm == Algorithm::kDirect) {

@@ -48,6 +48,8 @@ bool StrikesMessage(Fault::Kind kind) {
          kind == Fault::DELAY;
 }
 
+bool StrikesPoint(Fault::Kind kind) { return kind == Fault::CRASH_POINT; }
+
 FaultPlan::FaultPlan(const Experiment& experiment, const std::string& target, RecordWriter* records)
     : records_(records) {
   for (int i = 0; i < experiment.fault_size(); ++i) {
@@ -60,6 +62,27 @@ void FaultPlan::BeginAfter(int64_t step) {
   for (size_t i = 0; i < faults_.size(); ++i) {
     if (faults_[i].fault.at().step() <= step + 1) over_[i] = 1;
   }
+}
+
+void FaultPlan::SkipStruck(const std::vector<lockstep::Record>& records) {
+  for (const lockstep::Record& record : records) {
+    if (!record.has_injected()) continue;
+    for (size_t i = 0; i < faults_.size(); ++i) {
+      if (faults_[i].index == record.injected().fault()) over_[i] = 1;
+    }
+  }
+}
+
+std::vector<PlannedFault> FaultPlan::DueAt(std::string_view point, int64_t step) {
+  std::vector<PlannedFault> due;
+  for (size_t i = 0; i < faults_.size(); ++i) {
+    const Fault& fault = faults_[i].fault;
+    const bool here = StrikesPoint(fault.kind()) && fault.point() == point;
+    if (over_[i] != 0 || !here || fault.at().step() > step) continue;
+    over_[i] = 1;
+    due.push_back(faults_[i]);
+  }
+  return due;
 }
 
 std::vector<PlannedFault> FaultPlan::Due(int64_t step, bool (*kinds)(Fault::Kind),
@@ -95,7 +118,7 @@ void FaultPlan::Record(const PlannedFault& planned, int64_t step) const {
 }
 
 void FaultPlan::Inject(const PlannedFault& planned, int64_t step) const {
-  CHECK(StrikesProcess(planned.fault.kind()));
+  CHECK(StrikesProcess(planned.fault.kind()) || StrikesPoint(planned.fault.kind()));
   Record(planned, step);
   if (planned.fault.kind() == Fault::FREEZE) {
     Freeze(DurationMs(planned.fault.for_()).value_or(1));

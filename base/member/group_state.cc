@@ -43,6 +43,12 @@ GroupState::News GroupState::Take(const Command& command) {
   }
 }
 
+bool GroupState::GiveUp(int64_t epoch, const absl::Status& cause) {
+  if (broken_ || !dead_.ok() || epoch != this->epoch()) return false;
+  dead_ = cause;
+  return true;
+}
+
 void GroupState::Break() {
   broken_ = true;
   go_ = false;
@@ -50,12 +56,25 @@ void GroupState::Break() {
 
 bool GroupState::MayRebuild(const absl::Status& status) const {
   if (stopped_ || !failure_.ok() || !start_.has_value() || !ran_) return false;
-  if (OnLossOf(start_->run()) == AllReduceSync::STOP) return false;
+  if (!LossRuleOf(start_->run()).rebuilds()) return false;
+  if (absl::IsDataLoss(status)) return start_->restore() && !go_;
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsAborted(status);
 }
 
-AllReduceSync::OnLoss OnLossOf(const RunConfig& run) {
-  return run.variant().all_reduce().on_loss();
+LossRule LossRuleOf(const RunConfig& run) {
+  const Variant& variant = run.variant();
+  LossRule rule;
+  if (variant.has_ps()) {
+    rule.server = variant.ps().policy();
+    const Ps::OnWorkerLoss worker = variant.ps().on_worker_loss();
+    if (worker == Ps::REPLACE) rule.worker = WorkerLoss::kReplace;
+    if (worker == Ps::SHRINK) rule.worker = WorkerLoss::kShrink;
+  } else {
+    const AllReduceSync::OnLoss worker = variant.all_reduce().on_loss();
+    if (worker == AllReduceSync::REPLACE) rule.worker = WorkerLoss::kReplace;
+    if (worker == AllReduceSync::SHRINK) rule.worker = WorkerLoss::kShrink;
+  }
+  return rule;
 }
 
 }  // namespace lockstep

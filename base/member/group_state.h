@@ -33,6 +33,8 @@ class GroupState {
   News Take(const Command& command);
   // This member gives up the group of epoch() and reports it.
   void Break();
+  // It sees that the group of `epoch` is dead. False: that is known, or that group is over.
+  bool GiveUp(int64_t epoch, const absl::Status& cause);
 
   bool accepted() const { return accepted_; }
   // A group is there to connect to, or connected.
@@ -41,14 +43,15 @@ class GroupState {
   const Start& start() const { return *start_; }
   int64_t epoch() const { return start_.has_value() ? start_->epoch() : 0; }
   bool go() const { return go_; }
-  // OK, or why the coordinator holds the group of epoch() for dead.
+  // OK, or why the coordinator, or this member, holds the group of epoch() for dead.
   const absl::Status& dead() const { return dead_; }
   bool stopped() const { return stopped_; }
   const absl::Status& failure() const { return failure_; }
 
   // Whether `status`, out of the group's links, exchange or waits, is one that ends the group but
   // not the run: somebody is gone or late, and the run goes on without the old group. A group that
-  // never began is not rebuilt.
+  // never began is not rebuilt. A snapshot that can't be restored (DataLoss before Go) ends the
+  // group that was to begin with it: another one follows that begins with an earlier one.
   bool MayRebuild(const absl::Status& status) const;
 
  private:
@@ -63,7 +66,15 @@ class GroupState {
   absl::Status failure_;
 };
 
-// Of the run's variant; STOP where it has no such setting.
-AllReduceSync::OnLoss OnLossOf(const RunConfig& run);
+// What follows the loss of a member of a group that has begun.
+enum class WorkerLoss : uint8_t { kStop, kReplace, kShrink };
+struct LossRule {
+  WorkerLoss worker = WorkerLoss::kStop;
+  Ps::Policy server = Ps::NONE;  // NONE: the run fails; else it is replaced
+
+  bool rebuilds() const { return worker != WorkerLoss::kStop || server != Ps::NONE; }
+};
+// Of the run's variant.
+LossRule LossRuleOf(const RunConfig& run);
 
 }  // namespace lockstep

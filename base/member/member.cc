@@ -91,8 +91,8 @@ class StreamMember final : public Member {
     return abort_->status().ok() && group_.MayRebuild(status);
   }
 
-  absl::Status Rebuild(const absl::Status& cause, int64_t step,
-                       const std::string& endpoint) override {
+  absl::Status Rebuild(const absl::Status& cause, int64_t step, const std::string& endpoint,
+                       const std::vector<ShardHeld>& held) override {
     MemberEvent event;
     lockstep::Broken* broken = event.mutable_broken();
     {
@@ -102,12 +102,20 @@ class StreamMember final : public Member {
     }
     broken->set_step(step);
     broken->set_endpoint(endpoint);
+    for (const ShardHeld& shard : held) *broken->add_held() = shard;
     broken->set_code(static_cast<int>(cause.code()));
     broken->set_message(absl::StrCat(cause.message()));
     for (const std::string& member : BlamedBy(cause)) broken->add_blamed(member);
     Send(event);
     return AwaitStart(limits_.rebuild_timeout_ms, "waiting for the group to be rebuilt");
   }
+
+  void GiveUpGroup(int64_t epoch, const absl::Status& cause) override {
+    MutexLock lock(&mu_);
+    if (group_.GiveUp(epoch, cause)) group_abort_->Request(group_.dead());
+  }
+
+  void Tell(const MemberEvent& event) override { Send(event); }
 
   void FinishedStep(int64_t step) override { step_ = step; }
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/check.h"
 #include "base/exit_code.h"
 #include "base/numeric/isa.h"
 
@@ -20,16 +21,56 @@ TrafficCount CountOf(const Traffic& traffic) {
   return count;
 }
 
-SgdOptions SgdFrom(const Experiment& experiment, const Variant& variant, int workers) {
-  const Sgd& sgd = experiment.train().optimizer().sgd();
-  const bool async = variant.has_ps() && variant.ps().mode() == Ps::ASYNC;
-  const bool one_by_one = async || variant.has_none();
-  double rate = sgd.learning_rate();
-  if (async && variant.ps().rate() == Ps::OVER_WORKERS) rate /= workers;
-  return {.learning_rate = static_cast<float>(rate),
-          .momentum = static_cast<float>(sgd.momentum()),
-          .divisor =
-              experiment.reduce_op() == MEAN && !one_by_one ? static_cast<float>(workers) : 1.0F};
+namespace {
+
+constexpr double kAdamWDecay = 0.01;  // PyTorch's default
+
+OptimizerOptions RuleOf(const Optimizer& optimizer) {
+  if (!optimizer.has_adam() && !optimizer.has_adamw()) {
+    const Sgd& sgd = optimizer.sgd();
+    return {.learning_rate = static_cast<float>(sgd.learning_rate()),
+            .momentum = static_cast<float>(sgd.momentum())};
+  }
+  const Adam& adam = optimizer.has_adamw() ? optimizer.adamw() : optimizer.adam();
+  return {.learning_rate = static_cast<float>(adam.learning_rate()),
+          .kind = optimizer.has_adamw() ? OptimizerKind::kAdamW : OptimizerKind::kAdam,
+          .beta1 = static_cast<float>(adam.beta1()),
+          .beta2 = static_cast<float>(adam.beta2()),
+          .epsilon = static_cast<float>(adam.epsilon()),
+          .weight_decay = static_cast<float>(optimizer.has_adamw() && !adam.has_weight_decay()
+                                                 ? kAdamWDecay
+                                                 : adam.weight_decay())};
+}
+
+}  // namespace
+
+OptimizerOptions OptimizerFrom(const Experiment& experiment, const Variant& variant, int workers) {
+  const bool alone =
+      variant.has_ps() && (variant.ps().mode() == Ps::ASYNC || variant.ps().mode() == Ps::BOUNDED);
+  const bool one_by_one = alone || variant.has_none();
+  OptimizerOptions options = RuleOf(experiment.train().optimizer());
+  if (alone && variant.ps().rate() == Ps::OVER_WORKERS) {
+    options.learning_rate /= static_cast<float>(workers);
+  }
+  if (experiment.reduce_op() == MEAN && !one_by_one) options.divisor = static_cast<float>(workers);
+  return options;
+}
+
+Dtype DtypeFrom(DtypeSpec spec) {
+  switch (spec) {
+    case F32:
+      return Dtype::kF32;
+    case F64:
+      return Dtype::kF64;
+    case F16:
+      return Dtype::kF16;
+    case BF16:
+      return Dtype::kBf16;
+    default:
+      break;
+  }
+  CHECK(false) << "gradients don't travel as " << DtypeSpec_Name(spec);
+  return Dtype::kF32;
 }
 
 Started DescribeProcess(const std::string& role, int index, const RunConfig& run) {

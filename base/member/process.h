@@ -9,7 +9,8 @@
 #include "base/abort.h"
 #include "base/member/member.h"
 #include "base/member/signals.h"
-#include "base/numeric/sgd.h"
+#include "base/numeric/dtype.h"
+#include "base/numeric/optimizer.h"
 #include "base/traffic.h"
 #include "proto/coordinator.pb.h"
 #include "proto/record.pb.h"
@@ -23,7 +24,10 @@ TrafficCount CountOf(const Traffic& traffic);
 // exact sum's restoring division, and the update is then made with divisor 1. Where each gradient
 // is applied on its own (none, asynchronous) the divisor is 1; asynchronous updates, of which n
 // replace one mean, take the rate r/n unless the variant asks for the full one.
-SgdOptions SgdFrom(const Experiment& experiment, const Variant& variant, int workers);
+OptimizerOptions OptimizerFrom(const Experiment& experiment, const Variant& variant, int workers);
+
+// REQUIRES: a type that gradients can travel in (experiments/spec refuses the others).
+Dtype DtypeFrom(DtypeSpec spec);
 
 // This process as the member `role` ("worker", "server") `index` of `run`.
 Started DescribeProcess(const std::string& role, int index, const RunConfig& run);

@@ -12,6 +12,7 @@
 #include "experiments/analyse/bytes.h"
 #include "experiments/analyse/loss.h"
 #include "experiments/analyse/prediction.h"
+#include "experiments/analyse/recovery.h"
 #include "experiments/analyse/staleness.h"
 #include "experiments/analyse/statistics.h"
 
@@ -157,6 +158,8 @@ absl::StatusOr<VariantResult> Aggregate(const std::vector<RunRecord>& runs,
   RETURN_IF_ERROR(AggregateBytes(measured, &result));
   AggregateStaleness(measured, &result);
   AggregateSynchrony(measured, &result);
+  AggregateRecovery(all, &result);
+  AggregatePushes(measured, &result);
   AggregatePrediction(measured, &result);
   AggregateReplicas(all, snapshots, &result);
   return result;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "allreduce/schedule/load.h"
@@ -110,6 +111,30 @@ double SetUpBytes(const RunRecord& run) {
   return bytes;
 }
 
+// What a head sends to its first copy; in f32, whatever the wire's type.
+void AggregateReplication(const std::vector<const RunRecord*>& runs, double elements,
+                          VariantResult* result) {
+  const Ps& ps = runs[0]->config.variant().ps();
+  if (ps.policy() != Ps::CHAIN) return;
+  double sent = 0;
+  double updates = 0;
+  for (const RunRecord* run : runs) {
+    for (const MemberRecord& server : run->servers) {
+      for (const Applied& applied : server.applied) {
+        if (applied.step() <= WarmupSteps(run->steps())) continue;
+        sent += static_cast<double>(applied.replication().sent_bytes());
+        ++updates;
+      }
+    }
+  }
+  if (updates == 0) return;
+  BytesResult* bytes = result->mutable_bytes();
+  const double pushes = ps.aggregated() ? 1 : static_cast<double>(result->workers());
+  bytes->set_replication_per_step(sent / updates);
+  bytes->set_replication_formula(pushes * elements * sizeof(float) / result->servers());
+  bytes->set_replication_formula_text(ps.aggregated() ? "S / s" : "n S / s");
+}
+
 // 0 when no worker said how large the gradients are.
 double GradientBytes(const std::vector<const RunRecord*>& runs) {
   for (const RunRecord* run : runs) {
@@ -184,7 +209,7 @@ absl::StatusOr<ByteFormula> OfSchedule(const ByteFormulaInput& input, double gra
 
 // All pushes go to the servers, and all pulls come from there.
 bool OnlyServersSum(const ByteFormulaInput& input) {
-  return input.mode == "ps_sync" || input.mode == "ps_async" ||
+  return absl::StartsWith(input.mode, "ps_") ||
          (input.algorithm == NameOf(Algorithm::kPsExchange) &&
           input.placement == Placement::kSpare);
 }
@@ -296,6 +321,8 @@ absl::Status AggregateBytes(const std::vector<const RunRecord*>& runs, VariantRe
   double set_up = 0;
   for (const RunRecord* run : runs) set_up += SetUpBytes(*run);
   bytes->set_set_up(set_up / static_cast<double>(runs.size()));
+  const ByteFormulaInput input = FormulaInputOf(runs);
+  AggregateReplication(runs, input.gradient_bytes / input.element_bytes, result);
   OfferBusiest("server", servers, result);
   OfferBusiest("worker", workers, result);
   if (result->has_busiest()) {

@@ -54,6 +54,15 @@ std::vector<double> RatiosOf(const VariantResult& variant) {
   return ratios;
 }
 
+// That the last probe compared: fewer than the workers that began where a group shrank.
+int ReplicasOf(const VariantResult& variant) {
+  const ReplicaResult& replicas = variant.replicas();
+  if (replicas.probes_size() == 0) return variant.workers();
+  const ProbeResult& last = *replicas.probes().rbegin();
+  return static_cast<int>(std::count_if(last.hash().begin(), last.hash().end(),
+                                        [](const std::string& hash) { return !hash.empty(); }));
+}
+
 }  // namespace
 
 std::string NamesOf(const std::vector<const VariantResult*>& variants) {
@@ -80,7 +89,7 @@ Evidence CollectEvidence(const RunFile& run) {
   for (const VariantResult& variant : run.runs()) {
     if (workers > 0 && variant.workers() != workers) continue;
     if (variant.mode() == "none") evidence.control = &variant;
-    if (variant.mode() == "ps_async") evidence.asynchronous.push_back(&variant);
+    if (variant.ranked() && !IsSynchronous(variant)) evidence.asynchronous.push_back(&variant);
     if (variant.ranked() && IsSynchronous(variant)) evidence.compared.push_back(&variant);
   }
   evidence.speed = CompareSpeed(evidence.compared);
@@ -103,8 +112,13 @@ std::string SameBitsClaim(const Evidence& evidence) {
 std::string ReplicaClaim(const Evidence& evidence) {
   const std::vector<const VariantResult*> identical = WithIdenticalReplicas(evidence);
   if (identical.empty()) return "";
-  return absl::StrCat(NamesOf(identical), identical.size() == 1 ? " keeps " : " keep ",
-                      identical[0]->workers(), " identical replicas");
+  const auto [least, most] = std::minmax_element(
+      identical.begin(), identical.end(),
+      [](const auto* a, const auto* b) { return ReplicasOf(*a) < ReplicasOf(*b); });
+  const int from = ReplicasOf(**least);
+  const int to = ReplicasOf(**most);
+  return absl::StrCat(NamesOf(identical), identical.size() == 1 ? " keeps " : " keep ", from,
+                      from == to ? "" : absl::StrCat(" to ", to), " identical replicas");
 }
 
 std::string PartingClaim(const Evidence& evidence) {
@@ -193,7 +207,8 @@ std::vector<std::string> HeldClaims(const Evidence& evidence) {
   const std::string same_bits = SameBitsClaim(evidence);
   for (const std::string& claim :
        {same_bits.empty() ? ReplicaClaim(evidence) : same_bits, PartingClaim(evidence),
-        same_bits.empty() ? "" : ReplicaClaim(evidence), BusiestClaim(evidence)}) {
+        same_bits.empty() ? "" : ReplicaClaim(evidence), RecoveryClaim(evidence),
+        BoundClaim(evidence), RejectedClaim(evidence), BusiestClaim(evidence)}) {
     if (!claim.empty()) held.push_back(claim);
   }
   if (held.empty()) held.push_back(FinishedClaim(evidence));

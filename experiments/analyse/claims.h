@@ -47,6 +47,13 @@ std::string LearningClaim(const Evidence& evidence);
 // "Predicted by the alpha-beta model, not measured: ring 1.2 ms of exchange a step, ps_sync 2.3 ms"
 std::string PredictionClaim(const Evidence& evidence);
 
+// "chain went on after 1 loss within 0.08 s, no acknowledged update lost"
+std::string RecoveryClaim(const Evidence& evidence);
+// "bounded read nothing older than 2 of 2 allowed steps"
+std::string BoundClaim(const Evidence& evidence);
+// "first3 dropped 12 % of the pushes, most of worker 2"
+std::string RejectedClaim(const Evidence& evidence);
+
 // The claims that hold on any host, most telling first; at least one.
 std::vector<std::string> HeldClaims(const Evidence& evidence);
 

@@ -95,6 +95,7 @@ std::optional<ExchangePrediction> PredictExchange(const PredictionInput& input) 
   const std::string& mode = input.way.mode;
   std::optional<Time> time;
   if (mode == "all_reduce") time = AllReduceTime(input);
+  // ps_bounded and ps_k_of_n wait for others by a law of their own, not by bytes.
   if (mode == "ps_sync" || mode == "ps_async") time = ParameterServerTime(input);
   if (!time) return std::nullopt;
   constexpr double kNanosecondsPerMicrosecond = 1e3;

@@ -111,11 +111,33 @@ RuleText UpdatesDifferText(const Evidence& evidence) {
                   absl::StrJoin(HeldClaims(evidence), "; ")}};
 }
 
-constexpr std::array<Rule, 4> kRules = {{
+const VariantResult* BeyondItsBound(const Evidence& evidence) {
+  for (const VariantResult& variant : evidence.run.runs()) {
+    const StalenessResult& staleness = variant.staleness();
+    if (staleness.has_bound() && staleness.clock_max() > staleness.bound()) return &variant;
+  }
+  return nullptr;
+}
+
+bool BoundBroken(const Evidence& evidence) { return BeyondItsBound(evidence) != nullptr; }
+
+RuleText BoundBrokenText(const Evidence& evidence) {
+  const VariantResult& variant = *BeyondItsBound(evidence);
+  return {.head = absl::StrCat(
+              "The bound was broken: a worker of ", variant.id(), " computed from parameters ",
+              StepNumber(variant.staleness().clock_max()), " steps behind, allowed were ",
+              StepNumber(variant.staleness().bound())),
+          .why = {"BOUNDED promises that no worker begins a step before every other has finished "
+                  "the one that many steps before it",
+                  absl::StrJoin(HeldClaims(evidence), "; ")}};
+}
+
+constexpr std::array<Rule, 5> kRules = {{
     {kRuleReplicasDiffer, ReplicasDiffer, ReplicasDifferText},
     {kRuleRepeatsDiffer, RepeatsDiffer, RepeatsDifferText},
     {kRuleBitsDiffer, BitsDiffer, BitsDifferText},
     {kRuleUpdatesDiffer, UpdatesDiffer, UpdatesDifferText},
+    {kRuleBoundBroken, BoundBroken, BoundBrokenText},
 }};
 
 }  // namespace

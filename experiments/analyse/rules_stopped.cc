@@ -61,6 +61,9 @@ std::string StoppedHead(const FailureInfo& cause) {
                           : absl::StrCat(" of ", cause.variant(), ", block ", cause.block()));
 }
 
+// Of a call check's explanation, which goes on with a line for each rank: the report has them all.
+std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+
 RuleText StoppedText(const Evidence& evidence) {
   const FailureInfo* cause = FirstCause(evidence.run);
   RuleText text;
@@ -70,7 +73,7 @@ RuleText StoppedText(const Evidence& evidence) {
     return text;
   }
   text.head = StoppedHead(*cause);
-  text.why = {IsWait(*cause) ? Capitalised(cause->message()) : cause->message(),
+  text.why = {IsWait(*cause) ? Capitalised(cause->message()) : FirstLine(cause->message()),
               OthersStopped(evidence.run, cause), FinishedBlocks(evidence.run)};
   return text;
 }

@@ -1,8 +1,6 @@
 // run_json.h: run.json, schema lockstep.run/1: RunFile as JSON with the names of record.proto.
-// A field is absent when nothing measures it, null with <field>_reason when measuring failed;
-// unknown fields are ignored on reading, another schema is refused. No NaN and no infinity.
-// Errors: InvalidArgument names the field that is not finite, or says what is wrong with a file;
-// file errors as errno. Threads: any.
+// A field is absent when nothing measures it, null with <field>_reason when measuring failed.
+// Errors: those of proto_json.h; file errors as errno. Threads: any.
 #pragma once
 
 #include <string>
@@ -15,7 +13,6 @@ namespace lockstep {
 
 inline constexpr char kRunSchema[] = "lockstep.run/1";
 
-// Fills in `schema`. The text is read back and compared before it is returned.
 absl::StatusOr<std::string> RunToJson(const RunFile& run);
 absl::StatusOr<RunFile> RunFromJson(const std::string& json);
 

@@ -99,6 +99,9 @@ class MemberMerger {
         member_.applied.push_back(record.applied());
         last_step_ = std::max(last_step_, record.applied().step());
         break;
+      case Record::kRecovered:
+        Recover(record.recovered());
+        break;
       case Record::kEnded:
         member_.ended = record.ended();
         break;
@@ -112,6 +115,9 @@ class MemberMerger {
   // lacks came from a peer.
   void Resume(const Rebuilt& rebuilt, int64_t time_ns) {
     member_.rebuilds.push_back(rebuilt);
+    member_.rebuilt_ns.push_back(time_ns);
+    const auto finished = static_cast<int64_t>(member_.steps.size());
+    member_.redone_steps.push_back(std::max<int64_t>(0, finished - rebuilt.step()));
     DropProbesFrom(rebuilt.step() + 1);
     std::vector<StepDone>& steps = member_.steps;
     steps.resize(std::min(steps.size(), static_cast<size_t>(rebuilt.step())));
@@ -124,6 +130,14 @@ class MemberMerger {
       steps.push_back(std::move(taken));
     }
     last_step_ = rebuilt.step();
+  }
+
+  // A snapshot takes back what came after it.
+  void Recover(const Recovered& recovered) {
+    member_.recoveries.push_back(recovered);
+    if (recovered.lost_versions() == 0) return;
+    std::vector<Applied>& applied = member_.applied;
+    while (!applied.empty() && applied.back().version() > recovered.version()) applied.pop_back();
   }
 
   void DropProbesFrom(int64_t step) {
@@ -151,6 +165,28 @@ std::string OfServers(const AllReduceSync& sync, int processes) {
   const bool apart = sync.placement() != AllReduceSync::COLOCATED;
   constexpr const char* kWhere[] = {"", " among the workers", " and all workers"};
   return absl::StrCat(Servers(apart ? processes : SummingRanksOf(sync)), kWhere[sync.placement()]);
+}
+
+// "sync", "bounded, staleness 2", "first 3 of n".
+std::string ModeLabel(const Ps& ps) {
+  switch (ps.mode()) {
+    case Ps::BOUNDED:
+      return absl::StrCat("bounded, staleness ", ps.staleness());
+    case Ps::K_OF_N:
+      return absl::StrCat("first ", ps.k(), " of n");
+    default:
+      return absl::AsciiStrToLower(Ps::Mode_Name(ps.mode()));
+  }
+}
+
+// ", 1 replica", ", snapshots every 10 steps", ", optimizer on the workers"; empty: nothing of it.
+std::string PolicyLabel(const Ps& ps) {
+  if (ps.optimizer_on() == Ps::WORKER) return ", optimizer on the workers";
+  if (ps.policy() == Ps::SNAPSHOT) {
+    return absl::StrCat(", snapshots every ", ps.snapshot_every(), " steps");
+  }
+  if (ps.policy() != Ps::CHAIN) return "";
+  return absl::StrCat(", ", ps.replicas(), ps.replicas() == 1 ? " replica" : " replicas");
 }
 
 std::string CollectiveLabel(AllReduceSync::Algorithm algorithm) {
@@ -248,6 +284,8 @@ std::string ModeOf(const Variant& variant) {
 
 bool IsSynchronous(const std::string& mode) { return mode == "ps_sync" || mode == "all_reduce"; }
 
+bool AppliesAlone(const std::string& mode) { return mode == "ps_async" || mode == "ps_bounded"; }
+
 std::string AlgorithmOf(const Variant& variant) {
   if (!variant.has_all_reduce()) return "";
   if (variant.all_reduce().engine() != AllReduceSync::HOST) {
@@ -257,7 +295,7 @@ std::string AlgorithmOf(const Variant& variant) {
 }
 
 std::string RateOf(const Variant& variant) {
-  if (ModeOf(variant) != "ps_async") return "";
+  if (!AppliesAlone(ModeOf(variant))) return "";
   return variant.ps().rate() == Ps::FULL ? "r" : "r/n";
 }
 
@@ -267,9 +305,8 @@ std::string LabelOf(const Variant& variant, int servers) {
       return "No synchronisation";
     case Variant::kPs: {
       const std::string rate = RateOf(variant);
-      return absl::StrCat("Parameter server, ",
-                          absl::AsciiStrToLower(Ps::Mode_Name(variant.ps().mode())),
-                          Servers(servers), rate.empty() ? "" : ", rate ", rate);
+      return absl::StrCat("Parameter server, ", ModeLabel(variant.ps()), Servers(servers),
+                          rate.empty() ? "" : ", rate ", rate, PolicyLabel(variant.ps()));
     }
     case Variant::kAllReduce: {
       const AllReduceSync& sync = variant.all_reduce();

@@ -23,11 +23,15 @@ struct MemberRecord {
   std::string name;  // "worker 2"
   Started started;
   SetUp set_up;
-  std::vector<StepDone> steps;    // workers, and servers that only sum; steps[i].step() == i + 1
-  std::vector<Rebuilt> rebuilds;  // workers
-  std::vector<Probed> probes;     // workers
-  std::vector<Applied> applied;   // parameter servers
-  std::optional<Ended> ended;     // absent: killed, or the file is cut
+  std::vector<StepDone> steps;      // workers, and servers that only sum; steps[i].step() == i + 1
+  std::vector<Rebuilt> rebuilds;    // workers
+  std::vector<int64_t> rebuilt_ns;  // [i of rebuilds]: when it went on
+  std::vector<int64_t> redone_steps;  // [i of rebuilds]: finished ones that it took back
+  std::vector<Probed> probes;         // workers
+  std::vector<Applied>
+      applied;  // parameter servers; what a restored snapshot took back is left out
+  std::vector<Recovered> recoveries;  // parameter servers
+  std::optional<Ended> ended;         // absent: killed, or the file is cut
 };
 
 struct RunRecord {
@@ -51,14 +55,18 @@ using RecordReader =
 // Reads every declared member once, workers first.
 RunRecord MergeRun(const RunConfig& config, const RecordReader& read);
 
-// none, ps_sync, ps_async, all_reduce; empty for a way that is not built yet.
+// none, ps_sync, ps_async, ps_bounded, ps_k_of_n, all_reduce; empty for a way that is not built
+// yet.
 std::string ModeOf(const Variant& variant);
 // One step's update holds the gradients of all workers: replicas are promised equal, nobody runs
 // ahead, and speeds compare.
 bool IsSynchronous(const std::string& mode);
+// Each update is one worker's push alone: ps_async, ps_bounded.
+bool AppliesAlone(const std::string& mode);
 // naive, ring, tree, ps_exchange; empty for ways without an algorithm.
 std::string AlgorithmOf(const Variant& variant);
-// ps_async: "r/n" or "r", the learning rate that one worker's update is applied with; else empty.
+// ps_async, ps_bounded: "r/n" or "r", the learning rate that one worker's update is applied with;
+// else empty.
 std::string RateOf(const Variant& variant);
 // "Ring all-reduce", "Parameter server, async, 2 servers, rate r/n", "No synchronisation".
 std::string LabelOf(const Variant& variant, int servers);

@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "base/clock.h"
+
 namespace lockstep {
 namespace {
 
@@ -16,6 +18,7 @@ struct ServerCount {
   std::vector<double> clock;
   std::vector<double> update;
   double clock_sum = 0;
+  double clock_max = 0;
   double update_sum = 0;
   double others_sum = 0;  // at work beside the update's own worker
   double updates = 0;
@@ -27,6 +30,7 @@ struct ServerCount {
     AddTo(&clock, applied.clock_staleness());
     AddTo(&update, applied.update_staleness());
     clock_sum += static_cast<double>(applied.clock_staleness());
+    clock_max = std::max(clock_max, static_cast<double>(applied.clock_staleness()));
     update_sum += static_cast<double>(applied.update_staleness());
     ++updates;
     if (!applied.has_gap_ns() || !applied.has_cycle_ns()) return;  // its first or last update here
@@ -35,6 +39,7 @@ struct ServerCount {
   }
   void Add(const ServerCount& other) {
     clock_sum += other.clock_sum;
+    clock_max = std::max(clock_max, other.clock_max);
     update_sum += other.update_sum;
     others_sum += other.others_sum;
     updates += other.updates;
@@ -94,11 +99,25 @@ double ExpectedUpdates(const std::vector<const RunRecord*>& runs) {
 
 // Of the shard furthest from `expected`; a server without any counts as a shard with none.
 double AppliedUpdates(const std::vector<const RunRecord*>& runs, double expected) {
-  std::map<std::pair<size_t, int32_t>, double> of_shard;  // (server, shard)
+  std::map<int32_t, double> of_shard;
   for (const RunRecord* run : runs) {
-    for (size_t i = 0; i < run->servers.size(); ++i) {
-      if (run->servers[i].applied.empty()) of_shard.try_emplace({i, -1}, 0);
-      for (const Applied& applied : run->servers[i].applied) ++of_shard[{i, applied.shard()}];
+    // After a failover a shard's updates stand in the records of two servers, and what the lost one
+    // had told nobody is made again by the other. One server makes each once.
+    std::map<int32_t, std::map<std::pair<int32_t, int64_t>, int>> made;  // shard, (worker, step)
+    for (int32_t shard = 0; shard < run->config.servers(); ++shard) made[shard];
+    for (const MemberRecord& server : run->servers) {
+      std::map<int32_t, std::map<std::pair<int32_t, int64_t>, int>> here;
+      for (const Applied& applied : server.applied) {
+        ++here[applied.shard()][{applied.worker(), applied.step()}];
+      }
+      for (const auto& [shard, updates] : here) {
+        for (const auto& [update, times] : updates) {
+          made[shard][update] = std::max(made[shard][update], times);
+        }
+      }
+    }
+    for (const auto& [shard, updates] : made) {
+      for (const auto& [update, times] : updates) of_shard[shard] += times;
     }
   }
   double furthest = of_shard.empty() ? 0 : of_shard.begin()->second;
@@ -108,6 +127,29 @@ double AppliedUpdates(const std::vector<const RunRecord*>& runs, double expected
     }
   }
   return furthest;
+}
+
+// [worker]: how long the bound held its replies, at the server that held them longest; mean of a
+// run.
+std::vector<double> BlockedSeconds(const std::vector<const RunRecord*>& runs) {
+  std::vector<double> blocked_s(static_cast<size_t>(runs[0]->config.world_size()), 0);
+  for (const RunRecord* run : runs) {
+    std::vector<double> of_run(blocked_s.size(), 0);
+    for (const MemberRecord& server : run->servers) {
+      std::vector<double> here(blocked_s.size(), 0);
+      for (const Applied& applied : server.applied) {
+        const auto worker = static_cast<size_t>(applied.worker());
+        if (worker >= here.size()) continue;
+        here[worker] +=
+            static_cast<double>(applied.blocked_ns()) / static_cast<double>(kNsPerSecond);
+      }
+      for (size_t i = 0; i < here.size(); ++i) of_run[i] = std::max(of_run[i], here[i]);
+    }
+    for (size_t i = 0; i < of_run.size(); ++i) {
+      blocked_s[i] += of_run[i] / static_cast<double>(runs.size());
+    }
+  }
+  return blocked_s;
 }
 
 double ModelVersions(const RunRecord& run) {
@@ -142,7 +184,7 @@ double LargestStepGap(const RunRecord& run) {
 }  // namespace
 
 void AggregateStaleness(const std::vector<const RunRecord*>& runs, VariantResult* result) {
-  if (result->mode() != "ps_async" || runs.empty()) return;
+  if (!AppliesAlone(result->mode()) || runs.empty()) return;
   std::vector<ServerCount> servers;
   ServerCount all;
   for (const RunRecord* run : runs) {
@@ -167,6 +209,11 @@ void AggregateStaleness(const std::vector<const RunRecord*>& runs, VariantResult
     staleness->set_mean_clock(all.clock_sum / all.updates);
     staleness->set_gap_share(all.gap_share());
     staleness->set_expected_mean(all.others_sum / all.updates * (1 - all.gap_share()));
+  }
+  staleness->set_clock_max(all.clock_max);
+  if (result->mode() == "ps_bounded") {
+    staleness->set_bound(runs[0]->config.variant().ps().staleness());
+    for (const double blocked_s : BlockedSeconds(runs)) staleness->add_blocked_s(blocked_s);
   }
   staleness->set_expected_applied(ExpectedUpdates(runs));
   staleness->set_applied(AppliedUpdates(runs, staleness->expected_applied()));

@@ -16,6 +16,7 @@ inline constexpr char kRuleAborted[] = "aborted";                 // interrupted
 inline constexpr char kRuleReplicasDiffer[] = "replicas_differ";  // where equality is promised
 inline constexpr char kRuleRepeatsDiffer[] = "repeats_differ";    // same seed, other bits
 inline constexpr char kRuleBitsDiffer[] = "bits_differ";          // same additions, or EXACT
+inline constexpr char kRuleBoundBroken[] = "bound_broken";        // a read staler than allowed
 inline constexpr char kRuleUpdatesDiffer[] = "updates_differ";    // asynchronous: lost or doubled
 inline constexpr char kRuleOwnStart[] = "own_start";              // apart from the start, as asked
 inline constexpr char kRuleCpuBound[] = "cpu_bound";              // facts that hold, speed withheld

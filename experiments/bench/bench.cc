@@ -18,10 +18,12 @@
 #include "base/status.h"
 #include "experiments/analyse/statistics.h"
 #include "experiments/bench/cell.h"
+#include "experiments/bench/contestant.h"
 #include "experiments/bench/job.h"
 #include "experiments/bench/model.h"
 #include "experiments/bench/roofs.h"
 #include "experiments/bench/summary.h"
+#include "experiments/bench/work_dir.h"
 
 namespace lockstep {
 namespace {
@@ -30,28 +32,6 @@ constexpr int kRoundsMin = 3;        // however short the time
 constexpr int kOperationsMax = 200;  // of a turn
 constexpr int kTryOperations = 3;    // of the first turn, which finds out how long one takes
 
-// A folder for sockets and logs, gone with the object.
-class WorkDir {
- public:
-  static absl::StatusOr<std::string> Make() {
-    std::string path =
-        absl::StrCat(std::filesystem::temp_directory_path().string(), "/lockstep-bench-XXXXXX");
-    if (mkdtemp(path.data()) == nullptr) return ErrnoStatus(errno, "bench: temporary folder");
-    return path;
-  }
-  explicit WorkDir(std::string path) : path_(std::move(path)) {}
-  ~WorkDir() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
-  WorkDir(const WorkDir&) = delete;
-  WorkDir& operator=(const WorkDir&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  const std::string path_;
-};
-
 // One algorithm of one job, at the present size.
 struct Contestant {
   Job* job = nullptr;
@@ -59,22 +39,6 @@ struct Contestant {
   int operations = 1;       // of its turns
   int64_t expected_ns = 0;  // a turn
 };
-
-std::string RandomToken() {
-  std::random_device random;
-  return absl::StrCat(absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8));
-}
-
-int64_t AvailableBytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string name;
-  int64_t kib = 0;
-  while (file >> name >> kib) {
-    if (name == "MemAvailable:") return kib << 10;
-    file.ignore(64, '\n');
-  }
-  return INT64_MAX;  // unknown: nothing to refuse by
-}
 
 bool HasPeer(const BenchOptions& options, const char* peer) {
   return std::find(options.peers.begin(), options.peers.end(), peer) != options.peers.end();
@@ -112,6 +76,12 @@ std::vector<JobSpec> JobsOf(const BenchOptions& options, int ranks) {
     if (peers && link == "tcp" && HasPeer(options, "gloo")) {
       peer.engine = "gloo";
       peer.algorithms = options.gloo_algorithms;
+      peer.mpi_connections = 0;
+      jobs.push_back(peer);
+    }
+    if (peers && link == "shm" && options.bytes.back() >= kFloorBytesMin) {
+      peer.engine = kRoof;
+      peer.algorithms = {kRoofUpdate};
       peer.mpi_connections = 0;
       jobs.push_back(peer);
     }
@@ -163,7 +133,7 @@ class AllReduceBench {
     for (const JobSpec& spec : JobsOf(options_, ranks)) {
       ASSIGN_OR_RETURN(std::unique_ptr<Job> job, Job::Start(spec, &host_));
       if (spec.engine == "host" && spec.servers == 0) {
-        costs_[{spec.link, ranks}] = CostFrom(job->about(), file_.roofs());
+        costs_[{spec.link, ranks}] = CostFrom(job->about(), ranks, file_.roofs());
       }
       jobs->push_back(std::move(job));
     }
@@ -174,6 +144,7 @@ class AllReduceBench {
   absl::Status RunSize(int64_t bytes, const std::vector<std::unique_ptr<Job>>& jobs) {
     std::vector<Contestant> contestants;
     for (const std::unique_ptr<Job>& job : jobs) {
+      if (job->spec().engine == kRoof && bytes < kFloorBytesMin) continue;
       for (const std::string& algorithm : job->spec().algorithms) {
         contestants.push_back(Enter(job.get(), algorithm, bytes));
       }
@@ -234,8 +205,9 @@ class AllReduceBench {
     ASSIGN_OR_RETURN(const std::vector<TurnReport> reports,
                      contestant->job->Run(turn, contestant->expected_ns));
     AddCheck(reports, &contestant->cell);
-    const std::vector<int64_t>& times = reports[0].times_ns;
-    const int64_t one_ns = std::max<int64_t>(1, *std::min_element(times.begin(), times.end()));
+    std::vector<int64_t> times = reports[0].times_ns;
+    std::nth_element(times.begin(), times.begin() + kTryOperations / 2, times.end());
+    const int64_t one_ns = std::max<int64_t>(1, times[kTryOperations / 2]);
     contestant->operations = static_cast<int>(
         std::clamp<int64_t>(options_.turn_ms * kNsPerMs / one_ns, 1, kOperationsMax));
     contestant->expected_ns = one_ns * (contestant->operations + options_.warmup + 1);
@@ -259,6 +231,7 @@ class AllReduceBench {
 
   void Summarise() {
     for (const Cell& cell : cells_) {
+      if (cell.engine == kRoof) continue;
       BenchRow row = RowOf(cell);
       const auto cost = costs_.find({cell.link, cell.ranks});
       const bool schedule = cell.link == "tcp" || cell.algorithm != NameOf(Algorithm::kDirect);
@@ -271,12 +244,13 @@ class AllReduceBench {
     for (const BenchComparison& comparison : comparisons) *file_.add_comparisons() = comparison;
     for (const BenchGeomean& geomean : Geomeans(comparisons)) *file_.add_geomeans() = geomean;
     for (const auto& [place, cost] : costs_) {
-      CrossingQuery query;
-      query.link = place.first;
-      query.ranks = place.second;
-      if (const auto crossing = CrossingOf(query, cells_, cost)) *file_.add_crossings() = *crossing;
+      for (const char* const small : {"tree", "recursive_doubling"}) {
+        const CrossingQuery query{.link = place.first, .ranks = place.second, .small = small};
+        const auto crossing = CrossingOf(query, cells_, cost);
+        if (crossing.has_value()) *file_.add_crossings() = *crossing;
+      }
     }
-    if (const auto floor = FloorOf(cells_, file_.roofs())) *file_.add_floors() = *floor;
+    if (const auto floor = FloorOf(cells_)) *file_.add_floors() = *floor;
   }
 
   const BenchOptions& options_;

@@ -1,5 +1,5 @@
-// bench_json.h: a bench file as JSON, lockstep.bench/1 (DESIGN section 9). Errors: InvalidArgument
-// (not such a file, or a number that JSON has not). Pure.
+// bench_json.h: a bench file as JSON, lockstep.bench/1 (DESIGN section 9). Errors: those of
+// experiments/analyse/proto_json.h. Pure.
 #pragma once
 
 #include <string>

@@ -14,6 +14,7 @@
 #include "base/member/signals.h"
 #include "base/status.h"
 #include "experiments/analyse/atomic_file.h"
+#include "experiments/analyse/proto_json.h"
 #include "experiments/bench/bench.h"
 #include "experiments/bench/bench_json.h"
 #include "experiments/bench/congestion.h"
@@ -35,6 +36,18 @@ constexpr char kExamples[] =
     "Exit codes: 0 success, 1 a result was wrong, 2 bad usage, 3 a rank was lost or did not "
     "answer,\n4 the environment lacks something, 5 internal error, 130/143 interrupted.\n";
 
+constexpr char kPsHelp[] =
+    "Parameter servers without training: null steps (push and pull, with the servers' fold) over "
+    "workers and servers,\nbeside what bare gRPC streams and TCP sockets carry in the same run, "
+    "taking "
+    "turns.\n";
+constexpr char kPsExamples[] =
+    "Examples:\n"
+    "  ./lockstep bench ps --quick\n"
+    "  ./lockstep bench ps --sizes 1MiB,64MiB --workers 1,2,4 --servers 1,2 --json\n"
+    "Exit codes: 0 success, 1 a parameter was wrong, 2 bad usage, 3 a process was lost or did not "
+    "answer,\n4 the environment lacks something, 5 internal error, 130/143 interrupted.\n";
+
 std::string FirstLine(const char* path) {
   std::ifstream file(path);
   std::string line;
@@ -46,6 +59,39 @@ int Fail(const absl::Status& status, int signal) {
   std::fprintf(stderr, "lockstep: %s\n", std::string{status.message()}.c_str());
   return signal == 0 ? ExitCodeFor(status) : 128 + signal;
 }
+
+// What is known before and after, whatever was measured.
+class BenchRun {
+ public:
+  BenchRun() : start_ns_(clock_.NowNs()) {}
+
+  const Clock& clock() const { return clock_; }
+  const Abort& abort() const { return abort_; }
+  int signal() const { return signals_.received(); }
+  void Say(const std::string& line) {
+    host_.Sample();
+    std::fprintf(stderr, "lockstep: bench: %s\n", line.c_str());
+  }
+  template <typename File>
+  void Describe(const std::string& command_line, int processes, File* file) {
+    *file->mutable_host() = host_.Describe(processes);
+    file->set_command(command_line);
+    file->set_build(BuildId());
+    file->set_started_at(started_at_);
+    file->set_load_before(load_before_);
+    file->set_duration_s(static_cast<double>(clock_.NowNs() - start_ns_) / kNsPerSecond);
+  }
+
+ private:
+  Abort abort_;
+  const SignalWatch signals_{&abort_};
+  const MonotonicClock clock_;
+  const int64_t start_ns_;
+  const std::string started_at_ =
+      absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
+  const std::string load_before_ = FirstLine("/proc/loadavg");
+  HostWatch host_;
+};
 
 absl::Status Print(const BenchArguments& arguments, const BenchFile& file) {
   if (!arguments.csv.empty()) RETURN_IF_ERROR(WriteFileAtomically(arguments.csv, BenchCsv(file)));
@@ -62,6 +108,11 @@ absl::Status Print(const BenchArguments& arguments, const BenchFile& file) {
 BenchCommand::BenchCommand(CLI::App* app)
     : app_(app->add_subcommand("bench", "one mechanism without training")) {
   app_->require_subcommand(1);
+  AddAllReduce();
+  AddPs();
+}
+
+void BenchCommand::AddAllReduce() {
   CLI::App* all_reduce = app_->add_subcommand("allreduce", kHelp);
   all_reduce->footer(kExamples);
   BenchArguments& a = arguments_;
@@ -87,34 +138,61 @@ BenchCommand::BenchCommand(CLI::App* app)
   all_reduce->add_flag("--quick", a.quick, "less of everything: done within a minute");
 }
 
+void BenchCommand::AddPs() {
+  ps_ = app_->add_subcommand("ps", kPsHelp);
+  ps_->footer(kPsExamples);
+  PsBenchArguments& a = ps_arguments_;
+  ps_->add_option("--sizes", a.sizes, "FROM:TO:FACTOR or a list, of one worker's gradients");
+  ps_->add_option("--workers", a.workers, "how many workers, a list");
+  ps_->add_option("--servers", a.servers, "how many servers, a list");
+  ps_->add_option("--rounds", a.rounds, "turns of each contestant");
+  ps_->add_option("--timeout-ms", a.timeout_ms, "of one step");
+  ps_->add_flag("--json", a.json, "print JSON (lockstep.bench/1) instead of the table");
+  ps_->add_flag("--quick", a.quick, "less of everything: done within half a minute");
+}
+
 int BenchCommand::Run(const std::string& command_line, const std::string& program_dir) const {
+  return ps_->parsed() ? RunPs(command_line, program_dir) : RunAllReduce(command_line, program_dir);
+}
+
+int BenchCommand::RunPs(const std::string& command_line, const std::string& program_dir) const {
+  const absl::StatusOr<PsBenchOptions> options = ReadPsOptions(ps_arguments_);
+  if (!options.ok()) return Fail(options.status(), 0);
+  BenchRun run;
+  absl::StatusOr<PsBenchFile> file = RunPsBench(*options, program_dir, run.clock(), run.abort(),
+                                                [&](const std::string& line) { run.Say(line); });
+  if (!file.ok()) return Fail(file.status(), run.signal());
+  run.Describe(command_line, options->workers.back() + options->servers.back(), &*file);
+  file->add_notes(
+      "All processes share this machine's cores; other load was not controlled. Contestants take "
+      "turns in random order, so it meets them alike.");
+  std::string text = PsBenchText(*file);
+  if (ps_arguments_.json) {
+    absl::StatusOr<std::string> json = ToJson(*file, {"bench file", kBenchSchema});
+    if (!json.ok()) return Fail(json.status(), 0);
+    text = *std::move(json);
+  }
+  std::fputs(text.c_str(), stdout);
+  const bool correct = std::all_of(file->rows().begin(), file->rows().end(),
+                                   [](const PsBenchRow& row) { return row.correct(); });
+  return correct ? kExitOk : kExitPromiseBroken;
+}
+
+int BenchCommand::RunAllReduce(const std::string& command_line,
+                               const std::string& program_dir) const {
   const absl::StatusOr<BenchOptions> options = ReadOptions(arguments_);
   if (!options.ok()) return Fail(options.status(), 0);
   if (!arguments_.congestion.empty()) {
     const absl::Status status = UseCongestionControl(arguments_.congestion);
     if (!status.ok()) return Fail(status, 0);
   }
-  Abort abort;
-  const SignalWatch signals(&abort);
-  const MonotonicClock clock;
-  const int64_t start_ns = clock.NowNs();
-  const std::string started_at =
-      absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
-  const std::string load_before = FirstLine("/proc/loadavg");
-  HostWatch host;
+  BenchRun run;
   absl::StatusOr<BenchFile> file =
-      RunAllReduceBench(*options, program_dir, clock, abort, [&](const std::string& line) {
-        host.Sample();
-        std::fprintf(stderr, "lockstep: bench: %s\n", line.c_str());
-      });
-  if (!file.ok()) return Fail(file.status(), signals.received());
+      RunAllReduceBench(*options, program_dir, run.clock(), run.abort(),
+                        [&](const std::string& line) { run.Say(line); });
+  if (!file.ok()) return Fail(file.status(), run.signal());
   const int most = *std::max_element(options->ranks.begin(), options->ranks.end());
-  *file->mutable_host() = host.Describe(most);
-  file->set_command(command_line);
-  file->set_build(BuildId());
-  file->set_started_at(started_at);
-  file->set_load_before(load_before);
-  file->set_duration_s(static_cast<double>(clock.NowNs() - start_ns) / kNsPerSecond);
+  run.Describe(command_line, most, &*file);
   for (const std::string& note : StandingNotes(*file)) file->add_notes(note);
   const absl::Status printed = Print(arguments_, *file);
   if (!printed.ok()) return Fail(printed, 0);

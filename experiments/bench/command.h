@@ -1,4 +1,5 @@
-// command.h: the command `lockstep bench allreduce`: options, run, and what it prints. Exit codes:
+// command.h: the commands `lockstep bench allreduce` and `bench ps`: options, run, and what they
+// print. Exit codes:
 // DESIGN section 9; 1 where a result was wrong. Threads: called from main, before any other thread
 // exists.
 #pragma once
@@ -7,6 +8,7 @@
 #include <string>
 
 #include "experiments/bench/options.h"
+#include "experiments/bench/ps/ps_bench.h"
 
 namespace lockstep {
 
@@ -18,13 +20,20 @@ class BenchCommand {
   BenchCommand& operator=(const BenchCommand&) = delete;
 
   bool asked() const { return app_->parsed(); }
-  // `command_line`: as the user typed it, for the record. `program_dir`: allreduce_rank and the
-  // engines' shared objects are there.
+  // `command_line`: as the user typed it, for the record. `program_dir`: allreduce_rank, ps_rank
+  // and the engines' shared objects are there.
   int Run(const std::string& command_line, const std::string& program_dir) const;
 
  private:
+  void AddAllReduce();
+  void AddPs();
+  int RunAllReduce(const std::string& command_line, const std::string& program_dir) const;
+  int RunPs(const std::string& command_line, const std::string& program_dir) const;
+
   CLI::App* const app_;
+  CLI::App* ps_ = nullptr;
   BenchArguments arguments_;
+  PsBenchArguments ps_arguments_;
 };
 
 }  // namespace lockstep

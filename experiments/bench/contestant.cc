@@ -1,5 +1,7 @@
 #include "experiments/bench/contestant.h"
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <utility>
@@ -21,6 +23,7 @@ namespace lockstep {
 namespace {
 
 constexpr char kLoopback[] = "127.0.0.1";
+constexpr int64_t kCrowdBytes = int64_t{256} << 10;  // its bytes take longer than its messages
 
 class HostContestant final : public Contestant {
  public:
@@ -105,8 +108,26 @@ class HostContestant final : public Contestant {
   absl::StatusOr<std::string> MeasureLink() {
     ASSIGN_OR_RETURN(const std::optional<LinkCost> cost,
                      communicators_.begin()->second->MeasureLink());
+    ASSIGN_OR_RETURN(const double empty_ns, AllGatherNs(0));
+    ASSIGN_OR_RETURN(const double large_ns, AllGatherNs(kCrowdBytes));
     if (!cost.has_value()) return std::string("host");
-    return ToLine(LinkWords{cost->alpha_ns, cost->beta_ns_per_byte});
+    return ToLine(
+        LinkWords{cost->alpha_ns, cost->beta_ns_per_byte, empty_ns, large_ns, kCrowdBytes});
+  }
+
+  // Median time of a call of all ranks.
+  absl::StatusOr<double> AllGatherNs(int64_t bytes) {
+    constexpr int kWarmUps = 3;
+    constexpr int kSamples = 9;
+    std::vector<std::byte> data(static_cast<size_t>(bytes));
+    std::vector<int64_t> times_ns;
+    for (int i = 0; i < kWarmUps + kSamples; ++i) {
+      const int64_t start_ns = clock_.NowNs();
+      RETURN_IF_ERROR(communicators_.begin()->second->AllGather(data.data(), bytes, Dtype::kU8));
+      if (i >= kWarmUps) times_ns.push_back(clock_.NowNs() - start_ns);
+    }
+    std::nth_element(times_ns.begin(), times_ns.begin() + kSamples / 2, times_ns.end());
+    return static_cast<double>(times_ns[kSamples / 2]);
   }
 
   static absl::StatusOr<std::unique_ptr<Link>> ConnectShm(Listener listener, const TcpGroup& group,
@@ -196,11 +217,42 @@ class LibraryContestant final : public Contestant {
   std::string algorithm_;
 };
 
+// Adds own memory to itself: every byte is read and written once, by the same code that folds.
+class RoofContestant final : public Contestant {
+ public:
+  explicit RoofContestant(AlignedMemory memory) : memory_(std::move(memory)) {}
+
+  absl::StatusOr<std::string> Address() override { return std::string(); }
+  absl::StatusOr<std::string> Connect(const std::vector<std::string>&) override {
+    return std::string(kRoof);
+  }
+  absl::StatusOr<std::span<std::byte>> Begin(const Turn&) override { return memory_.bytes(); }
+  absl::Status AllReduce(const Turn& turn, void* data) override {
+    auto* const own = static_cast<std::byte*>(data);
+    const std::array<const std::byte*, 2> sources = {own, own};
+    const std::array<std::byte*, 1> targets = {own};
+    const ReduceOp op = turn.op == ReduceOp::kAvg ? ReduceOp::kSum : turn.op;
+    FoldAll(turn.dtype, op, {sources, targets}, turn.count);
+    return absl::OkStatus();
+  }
+  absl::Status End() override { return absl::OkStatus(); }
+  int contributors() const override { return 0; }  // no result to check
+  Sent sent() const override { return {}; }
+  std::string Choice(const Turn& turn) const override { return turn.algorithm; }
+
+ private:
+  const AlignedMemory memory_;
+};
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Contestant>> MakeContestant(const ContestantOptions& options,
                                                            const Clock& clock, const Abort& abort) {
   if (options.engine == "host") return std::make_unique<HostContestant>(options, clock, abort);
+  if (options.engine == kRoof) {
+    ASSIGN_OR_RETURN(AlignedMemory memory, AlignedMemory::Make(options.bytes_max));
+    return std::make_unique<RoofContestant>(std::move(memory));
+  }
   const std::optional<Engine> engine = EngineNamed(options.engine);
   if (!engine.has_value()) {
     return absl::InvalidArgumentError(absl::StrCat("no engine '", options.engine, "'"));

@@ -1,7 +1,8 @@
 // contestant.h: one rank of what takes part in the bench: our communicators, one an algorithm, over
-// one kind of link; or another library, called as its users call it: its blocking all-reduce,
-// without our call check. Errors: those of communicator.h and engine/library.h; NotFound for an
-// algorithm that was not set up. Threads: one.
+// one kind of link; another library, called as its users call it: its blocking all-reduce, without
+// our call check; or a roof: a rank that reads and writes its own memory once, which is what an
+// all-reduce in shared memory cannot do without. Errors: those of communicator.h and
+// engine/library.h; NotFound for an algorithm that was not set up. Threads: one.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,7 @@
 namespace lockstep {
 
 struct ContestantOptions {
-  std::string engine;  // "host", "mpi", "gloo"
+  std::string engine;  // "host", "mpi", "gloo", "roof"
   std::string link;    // "tcp", "shm"
   int rank = 0;
   int world_size = 1;
@@ -63,6 +64,9 @@ class Contestant {
 // `clock` and `abort` must outlive it.
 absl::StatusOr<std::unique_ptr<Contestant>> MakeContestant(const ContestantOptions& options,
                                                            const Clock& clock, const Abort& abort);
+
+inline constexpr char kRoof[] = "roof";          // the engine
+inline constexpr char kRoofUpdate[] = "update";  // its algorithm
 
 // Two collectives in place of one, beside the algorithms' names.
 inline constexpr char kReduceBroadcast[] = "reduce_broadcast";                  // tree

@@ -44,6 +44,8 @@ std::vector<std::string> MpirunCommand(const JobSpec& spec) {
     set("btl_tcp_if_include", "lo");
     set("btl_tcp_links", absl::StrCat(spec.mpi_connections));
   }
+  command.emplace_back("--bind-to");
+  command.emplace_back(spec.Bound() ? "core" : "none");
   command.emplace_back("-n");
   command.push_back(absl::StrCat(spec.world_size()));
   return command;
@@ -72,8 +74,9 @@ std::string JobSpec::Setting() const {
 
 std::string JobSpec::Name() const {
   const std::string setting = Setting();
-  return absl::StrCat(engine, " over ", link, setting.empty() ? "" : ", ", setting, ", ", ranks,
-                      " ranks", servers == 0 ? "" : absl::StrCat(" and ", servers, " servers"));
+  return absl::StrCat(engine, link.empty() ? "" : " over ", link, setting.empty() ? "" : ", ",
+                      setting, ", ", ranks, link.empty() ? " workers" : " ranks",
+                      servers == 0 ? "" : absl::StrCat(" and ", servers, " servers"));
 }
 
 absl::StatusOr<std::unique_ptr<Job>> Job::Start(const JobSpec& spec, JobHost* host) {
@@ -94,27 +97,29 @@ std::string Job::LogPath(int process) const {
 }
 
 std::vector<std::string> Job::RankCommand(const std::string& control) const {
-  return {absl::StrCat(host_.program_dir, "/allreduce_rank"),
-          "--control",
-          control,
-          "--engine",
-          spec_.engine,
-          "--link",
-          spec_.link,
-          "--world-size",
-          absl::StrCat(spec_.world_size()),
-          "--servers",
-          absl::StrCat(spec_.servers),
-          "--channels",
-          absl::StrCat(spec_.channels),
-          "--algorithms",
-          absl::StrJoin(spec_.algorithms, ","),
-          "--token",
-          host_.token,
-          "--bytes-max",
-          absl::StrCat(host_.bytes_max),
-          "--timeout-ms",
-          absl::StrCat(host_.limits.sync_timeout_ms)};
+  std::vector<std::string> command = {absl::StrCat(host_.program_dir, "/", spec_.program),
+                                      "--control",
+                                      control,
+                                      "--engine",
+                                      spec_.engine,
+                                      "--world-size",
+                                      absl::StrCat(spec_.world_size()),
+                                      "--servers",
+                                      absl::StrCat(spec_.servers),
+                                      "--token",
+                                      host_.token,
+                                      "--bytes-max",
+                                      absl::StrCat(host_.bytes_max),
+                                      "--timeout-ms",
+                                      absl::StrCat(host_.limits.sync_timeout_ms)};
+  if (!spec_.link.empty()) {
+    for (const std::string& word : {std::string("--link"), spec_.link, std::string("--channels"),
+                                    absl::StrCat(spec_.channels), std::string("--algorithms"),
+                                    absl::StrJoin(spec_.algorithms, ",")}) {
+      command.push_back(word);
+    }
+  }
+  return command;
 }
 
 absl::Status Job::Spawn(const std::string& control) {
@@ -126,6 +131,7 @@ absl::Status Job::Spawn(const std::string& control) {
     if (!mpi) {
       command.emplace_back("--rank");
       command.push_back(absl::StrCat(i));
+      if (spec_.Bound()) command.emplace_back("--bind");
     }
     const int process = host_.started++;
     RETURN_IF_ERROR(host_.processes.Spawn({.index = process}, command, {}, LogPath(process)));

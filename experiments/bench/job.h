@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "allreduce/transport/shm_bell.h"
 #include "base/abort.h"
 #include "base/clock.h"
 #include "base/limits.h"
@@ -21,14 +22,18 @@
 namespace lockstep {
 
 struct JobSpec {
-  std::string engine;  // host, mpi, gloo
-  std::string link;    // tcp, shm
+  std::string program = "allreduce_rank";
+  std::string engine;  // host, mpi, gloo, roof; of ps_rank: ps, grpc, tcp
+  std::string link;    // tcp, shm; ps_rank asks for none
   int ranks = 1;       // that hold input
   int servers = 0;     // beyond those: ps_exchange
   int channels = 1;
   int mpi_connections = 0;              // 0: not over TCP
   std::vector<std::string> algorithms;  // contestants
   int world_size() const { return ranks + servers; }
+  // Each rank on a core of its own, whoever starts it: mpirun does so by default, and ranks that
+  // wake each other up onto one core stay there. Not those without a link: they have threads.
+  bool Bound() const { return !link.empty() && world_size() <= AllowedCores(); }
   std::string Setting() const;  // "2 connections"; empty: nothing to say
   std::string Name() const;     // "mpi over tcp, 2 connections"
 };

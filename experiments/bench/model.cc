@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "allreduce/host/executor.h"
 #include "allreduce/schedule/choose.h"
 #include "allreduce/schedule/simulate.h"
+#include "allreduce/schedule/work.h"
 #include "experiments/bench/contestant.h"
 #include "experiments/bench/summary.h"
 
@@ -48,31 +50,38 @@ int32_t ChainOf(const CrossingQuery& query, const std::string& algorithm, double
 
 }  // namespace
 
-std::optional<CostModel> CostFrom(const std::string& link_text, const BenchRoofs& roofs) {
+std::optional<CostModel> CostFrom(const std::string& link_text, int ranks,
+                                  const BenchRoofs& roofs) {
   const std::optional<LinkWords> words = ParseLink(link_text);
   if (!words.has_value()) return std::nullopt;
   CostModel cost;
   cost.latency_ns = words->alpha_ns;
   cost.beta_ns_per_byte = words->beta_ns_per_byte;
   if (roofs.fold_gb_s() > 0) cost.gamma_ns_per_byte = 1 / roofs.fold_gb_s();
-  return cost;
+  if (ranks < 2) return cost;
+  const ScheduleSpec probe{.collective = Collective::kAllGather, .world_size = ranks};
+  return WithCrowd(cost, probe,
+                   {words->crowd_empty_ns, words->crowd_large_ns, words->crowd_bytes, kTileBytes});
 }
 
 void AddModel(const CostModel& cost, int channels, BenchRow* row) {
   double time_ns = 0;
+  double crowd_ns = 0;
   int32_t chain = 0;
   const std::vector<ScheduleSpec> specs = SpecsOf(row->algorithm(), *row, channels);
   for (const ScheduleSpec& spec : specs) {
     SimulationOptions options;
     options.cost = cost;
     options.bytes = static_cast<int64_t>(row->bytes());
+    options.tile_bytes = kTileBytes;
     const absl::StatusOr<Simulation> simulation = Simulate(spec, options);
     if (!simulation.ok()) return;
     time_ns += simulation->time_ns;
+    crowd_ns += CrowdNs(cost, WorkOf(spec, options.bytes, kTileBytes));
     chain += simulation->chain;
   }
   if (specs.empty()) return;
-  row->set_modelled_us(time_ns / kNsPerUs);
+  row->set_modelled_us(std::max(time_ns, crowd_ns) / kNsPerUs);
   row->set_chain(chain);
 }
 
@@ -100,7 +109,7 @@ std::optional<BenchCrossing> CrossingOf(const CrossingQuery& query, const std::v
   const auto measured = MeasuredCrossing(cells, query.link, query.ranks, query.small, query.large);
   if (measured.has_value()) crossing.set_measured_bytes(static_cast<double>(*measured));
   if (cost.has_value()) {
-    const auto modelled = CrossingBytes(query.ranks, *small, *large, *cost, from, to);
+    const auto modelled = CrossingBytes(query.ranks, *small, *large, *cost, from, to, kTileBytes);
     if (modelled.has_value()) crossing.set_modelled_bytes(static_cast<double>(*modelled));
   }
   crossing.set_small_chain(ChainOf(query, query.small, static_cast<double>(from)));

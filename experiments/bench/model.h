@@ -11,9 +11,9 @@
 
 namespace lockstep {
 
-// What a rank says of its link after set-up (protocol.h), and what folding costs, from the roof.
-// nullopt: the text is no such thing.
-std::optional<CostModel> CostFrom(const std::string& link_text, const BenchRoofs& roofs);
+// What rank 0 of `ranks` says of its link after set-up (protocol.h), and what folding costs, from
+// the roof. nullopt: the text is no such thing.
+std::optional<CostModel> CostFrom(const std::string& link_text, int ranks, const BenchRoofs& roofs);
 
 // modelled_us and chain, where the row's algorithm is a schedule of messages.
 void AddModel(const CostModel& cost, int channels, BenchRow* row);

@@ -112,10 +112,14 @@ absl::StatusOr<BenchOptions> ReadOptions(const BenchArguments& arguments) {
   std::erase(options.peers, "none");
   ASSIGN_OR_RETURN(const std::vector<std::string> algorithms,
                    WordsOf("algorithms", arguments.algorithms, KnownAlgorithms()));
-  options.tcp_algorithms = algorithms.empty()
-                               ? std::vector<std::string>{"ring", "tree", "recursive_doubling",
-                                                          "halving_doubling", "auto"}
-                               : algorithms;
+  options.tcp_algorithms = algorithms.empty() ? std::vector<std::string>{"ring",
+                                                                         "tree",
+                                                                         "star",
+                                                                         "recursive_doubling",
+                                                                         "halving_doubling",
+                                                                         "direct",
+                                                                         "auto"}
+                                              : algorithms;
   options.shm_algorithms =
       algorithms.empty() ? std::vector<std::string>{"direct", "ring", "tree"} : algorithms;
   RETURN_IF_ERROR(CheckAtLeast("warmup", arguments.warmup, 1));

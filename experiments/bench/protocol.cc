@@ -135,7 +135,10 @@ absl::StatusOr<TurnReport> ParseReport(const std::string& line) {
 
 std::string ToLine(const LinkWords& words) {
   return absl::StrCat("link alpha_ns=", Exactly(words.alpha_ns),
-                      " beta_ns_per_byte=", Exactly(words.beta_ns_per_byte));
+                      " beta_ns_per_byte=", Exactly(words.beta_ns_per_byte),
+                      " crowd_empty_ns=", Exactly(words.crowd_empty_ns),
+                      " crowd_large_ns=", Exactly(words.crowd_large_ns),
+                      " crowd_bytes=", words.crowd_bytes);
 }
 
 std::optional<LinkWords> ParseLink(const std::string& text) {
@@ -143,6 +146,9 @@ std::optional<LinkWords> ParseLink(const std::string& text) {
   LinkWords words;
   words.alpha_ns = fields.Real("alpha_ns");
   words.beta_ns_per_byte = fields.Real("beta_ns_per_byte");
+  words.crowd_empty_ns = fields.Real("crowd_empty_ns");
+  words.crowd_large_ns = fields.Real("crowd_large_ns");
+  words.crowd_bytes = fields.Integer<int64_t>("crowd_bytes");
   return fields.ok() ? std::optional(words) : std::nullopt;
 }
 

@@ -47,10 +47,15 @@ absl::StatusOr<TurnReport> ParseReport(const std::string& line);
 std::string ToLine(const absl::Status& error);
 absl::Status ErrorOf(const std::string& line);
 
-// What a message costs on the links of our ranks (base/link_cost.h), as rank 0's words.
+// What a message costs on the links of our ranks (base/link_cost.h), as rank 0's words; and how
+// long all ranks together need for an all-gather without data and for one of crowd_bytes, where
+// sharing cores shows (schedule/work.h).
 struct LinkWords {
   double alpha_ns = 0;
   double beta_ns_per_byte = 0;
+  double crowd_empty_ns = 0;
+  double crowd_large_ns = 0;
+  int64_t crowd_bytes = 1;
 };
 std::string ToLine(const LinkWords& words);
 std::optional<LinkWords> ParseLink(const std::string& text);

@@ -1,8 +1,10 @@
 // rank_main.cc: the program allreduce_rank: one rank of one contestant of `lockstep bench`. It
 // sleeps until its turn, runs it and reports. It ends when its launcher does. Not for use by hand.
+#include <sched.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -11,9 +13,11 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/exit_code.h"
+#include "base/launcher.h"
 #include "base/member/program.h"
 #include "base/status.h"
 #include "experiments/bench/contestant.h"
@@ -116,7 +120,23 @@ class Rank {
   const Clock& clock_;
 };
 
-int RunRank(const ContestantOptions& options, const std::string& control) {
+// As mpirun binds its ranks: this process and its threads to come stay on the rank's core.
+absl::Status BindToCoreOf(int rank) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return ErrnoStatus(errno, "affinity");
+  int skip = rank;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &cores) || skip-- > 0) continue;
+    CPU_ZERO(&cores);
+    CPU_SET(core, &cores);
+    if (sched_setaffinity(0, sizeof(cores), &cores) == 0) return absl::OkStatus();
+    return ErrnoStatus(errno, absl::StrCat("binding rank ", rank, " to core ", core));
+  }
+  return absl::FailedPreconditionError(absl::StrCat("no core for rank ", rank));
+}
+
+int RunRank(const ContestantOptions& options, const std::string& control, bool bind) {
   const MonotonicClock clock;
   const Abort abort;
   absl::StatusOr<UniqueFd> fd = ConnectTo(control);
@@ -125,13 +145,15 @@ int RunRank(const ContestantOptions& options, const std::string& control) {
     return kExitInternal;
   }
   LineChannel channel(*std::move(fd), clock, abort);
-  absl::StatusOr<std::unique_ptr<Contestant>> contestant = MakeContestant(options, clock, abort);
-  absl::Status status = contestant.status();
-  if (status.ok()) {
-    Rank rank(options, contestant->get(), &channel, clock);
-    status = rank.Start();
-    if (status.ok()) status = rank.Serve();
-  }
+  const auto run = [&]() -> absl::Status {
+    if (bind) RETURN_IF_ERROR(BindToCoreOf(options.rank));
+    ASSIGN_OR_RETURN(const std::unique_ptr<Contestant> contestant,
+                     MakeContestant(options, clock, abort));
+    Rank rank(options, contestant.get(), &channel, clock);
+    RETURN_IF_ERROR(rank.Start());
+    return rank.Serve();
+  };
+  const absl::Status status = run();
   if (status.ok()) return kExitOk;
   std::fprintf(stderr, "allreduce_rank: rank %d: %s\n", options.rank, status.ToString().c_str());
   // The launcher may be gone; the exit code tells it then.
@@ -139,33 +161,43 @@ int RunRank(const ContestantOptions& options, const std::string& control) {
   return ExitCodeFor(status);
 }
 
-// Of the launcher that started this process, for an MPI rank.
-void TakeMpiRank(ContestantOptions* options) {
-  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
-  if (options->engine == "mpi" && rank != nullptr) options->rank = std::atoi(rank);
+// Of mpirun, which starts the MPI ranks. Those of a job around it, such as Slurm's, are not this
+// process's.
+std::optional<std::string> MpirunVariable(const char* name) {
+  const char* const value = absl::StartsWith(name, "OMPI_") ? std::getenv(name) : nullptr;
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
 int Main(int argc, char** argv) {
   CLI::App app("One rank of one contestant of `lockstep bench allreduce`", "allreduce_rank");
   ContestantOptions options;
+  RankFlags flags;
   std::string control;
   std::string algorithms;
+  bool bind = false;
   app.add_option("--control", control, "unix socket of the launcher")->required();
-  app.add_option("--engine", options.engine, "host, mpi or gloo")->required();
+  app.add_option("--engine", options.engine, "host, mpi, gloo or roof")->required();
   app.add_option("--link", options.link, "tcp or shm")->required();
-  app.add_option("--rank", options.rank, "this rank; for mpi mpirun says it");
+  app.add_option("--rank", flags.rank, "this rank; for mpi mpirun says it");
   app.add_option("--world-size", options.world_size, "ranks")->required();
   app.add_option("--servers", options.servers, "ranks of ps_exchange that only sum");
   app.add_option("--channels", options.channels, "data connections a pair");
   app.add_option("--algorithms", algorithms, "of the host engine, separated by commas");
   app.add_option("--token", options.token, "secret of this run");
   app.add_option("--bytes-max", options.bytes_max, "largest buffer")->required();
+  app.add_flag("--bind", bind, "to the rank's core; mpirun does it for mpi");
   app.add_option("--timeout-ms", options.limits.sync_timeout_ms, "of one operation");
   if (const std::optional<int> code = ParseFlags(&app, argc, argv)) return *code;
   options.algorithms = absl::StrSplit(algorithms, ',', absl::SkipEmpty());
   options.library_dir = ProgramDir();
-  TakeMpiRank(&options);
-  return RunRank(options, control);
+  flags.world_size = options.world_size;
+  const absl::StatusOr<RankSource> source = FindRank(flags, MpirunVariable);
+  if (!source.ok()) {
+    std::fprintf(stderr, "allreduce_rank: %s\n", source.status().ToString().c_str());
+    return ExitCodeFor(source.status());
+  }
+  options.rank = source->rank;
+  return RunRank(options, control, bind);
 }
 
 }  // namespace

@@ -7,12 +7,12 @@
 #include <tuple>
 
 #include "experiments/analyse/statistics.h"
+#include "experiments/bench/contestant.h"
 
 namespace lockstep {
 namespace {
 
-constexpr double kNsPerUs = 1e3;
-constexpr int64_t kFloorBytesMin = int64_t{64} << 20;  // the roof's size: less fits into caches
+constexpr int kFloorRanks = 2;
 
 using Place = std::tuple<std::string, int, int64_t>;  // link, ranks, bytes
 
@@ -98,20 +98,21 @@ std::optional<int64_t> MeasuredCrossing(const std::vector<Cell>& cells, const st
   return crossing;
 }
 
-std::optional<BenchFloor> FloorOf(const std::vector<Cell>& cells, const BenchRoofs& roofs) {
-  const Cell* best = nullptr;
-  for (const auto& [place, cell] : BestOf(cells, "host")) {
-    if (cell->link != "shm" || cell->ranks != 2 || cell->bytes < kFloorBytesMin) continue;
-    if (best == nullptr || cell->bytes > best->bytes) best = cell;
+std::optional<BenchFloor> FloorOf(const std::vector<Cell>& cells) {
+  const std::map<Place, const Cell*> ours = BestOf(cells, "host");
+  std::optional<BenchFloor> floor;
+  for (const auto& [place, roof] : BestOf(cells, kRoof)) {  // sizes ascend
+    const auto it = ours.find(place);
+    if (it == ours.end() || roof->ranks != kFloorRanks || roof->bytes < kFloorBytesMin) continue;
+    const BenchComparison pair = CompareTwo(*it->second, *roof);
+    floor.emplace();
+    floor->set_ranks(roof->ranks);
+    floor->set_bytes(static_cast<double>(roof->bytes));
+    floor->set_moved_bytes(2.0 * roof->ranks * static_cast<double>(roof->bytes));
+    floor->set_floor_us(pair.peer_us());
+    floor->set_ours_us(pair.ours_us());
+    floor->set_share(pair.ratio().median());
   }
-  if (best == nullptr || roofs.update_gb_s() <= 0) return std::nullopt;
-  BenchFloor floor;
-  floor.set_ranks(best->ranks);
-  floor.set_bytes(static_cast<double>(best->bytes));
-  floor.set_moved_bytes(2.0 * best->ranks * static_cast<double>(best->bytes));
-  floor.set_floor_us(floor.moved_bytes() / roofs.update_gb_s() / kNsPerUs);
-  floor.set_ours_us(best->p50_us());
-  floor.set_share(floor.floor_us() / floor.ours_us());
   return floor;
 }
 

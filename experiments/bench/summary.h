@@ -23,8 +23,13 @@ std::optional<int64_t> MeasuredCrossing(const std::vector<Cell>& cells, const st
                                         int ranks, const std::string& small,
                                         const std::string& large);
 
-// Ours over shared memory at its best, at two ranks and the largest size. nullopt: that size is
-// below 64 MiB, where caches and not memory set the pace, or did not run.
-std::optional<BenchFloor> FloorOf(const std::vector<Cell>& cells, const BenchRoofs& roofs);
+// From this size on memory and not the nearest caches set the pace: a roof takes part.
+inline constexpr int64_t kFloorBytesMin = int64_t{64} << 20;
+
+// Ours over shared memory at its best, at two ranks and the largest size, beside the roof of the
+// same rounds: as many ranks, bound alike, that read and write as many bytes of their own memory at
+// once. Their median speed gives the floor; the share is the median over rounds. nullopt: one of
+// the two did not run.
+std::optional<BenchFloor> FloorOf(const std::vector<Cell>& cells);
 
 }  // namespace lockstep

@@ -2,17 +2,23 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "experiments/analyse/format.h"
 #include "experiments/bench/options.h"
+#include "experiments/bench/protocol.h"
+#include "experiments/bench/values.h"
 
 namespace lockstep {
 namespace {
+
+constexpr char kAutoTook[] = "auto: ";  // then the algorithm's name (communicator.h)
 
 constexpr char kDefinitions[] =
     "time     of one operation, the mean over ranks; p50, p99, min over all timed operations; us\n"
@@ -20,7 +26,8 @@ constexpr char kDefinitions[] =
     "busbw    algbw x 2(n-1)/n: what the busiest connection of a ring carries; GB/s\n"
     "cpu      ms of all ranks together an operation, user and system; where ranks share cores\n"
     "         this is the figure that transfers\n"
-    "model    the schedule simulated on the link as measured in this run; us\n"
+    "model    the schedule simulated on the link as measured in this run; where ranks share cores\n"
+    "         the work of all messages and bytes, as an all-gather of all ranks showed it; us\n"
     "chain    messages one after the other on the longest path of the schedule\n"
     "ok       every element of every rank was right, in the first turn and in the last\n"
     "sent     bytes and messages that left a rank an operation: ours with headers, as our link\n"
@@ -48,6 +55,10 @@ std::string SentText(const BenchRow& row) {
 
 std::string AlgorithmText(const BenchRow& row) {
   std::string text = row.algorithm();
+  if (absl::StartsWith(row.choice(), kAutoTook)) {
+    const size_t end = row.choice().find_first_of(" ,", sizeof(kAutoTook) - 1);
+    absl::StrAppend(&text, " (", row.choice().substr(0, end).substr(sizeof(kAutoTook) - 1), ")");
+  }
   if (!row.setting().empty()) absl::StrAppend(&text, ", ", row.setting());
   if (row.servers() > 0) absl::StrAppend(&text, " (", row.servers(), " more ranks)");
   return text;
@@ -127,16 +138,42 @@ std::string FloorText(const BenchFloor& floor) {
   return absl::StrCat(
       "Floor: ", BytesText(static_cast<int64_t>(floor.bytes())), " on ", floor.ranks(),
       " ranks in shared memory must read and write ", Significant(floor.moved_bytes() / 1e6, 4),
-      " MB: ", Significant(floor.floor_us(), 3), " us at this run's memory bandwidth; ours ",
+      " MB: ", Significant(floor.floor_us(), 3), " us at ",
+      Significant(floor.moved_bytes() / floor.floor_us() / 1e3, 3),
+      " GB/s, which as many ranks reach in their own memory in the same rounds; ours ",
       Significant(floor.ours_us(), 3), " us is ", Percent(floor.share()), " of that speed\n");
+}
+
+}  // namespace
+
+namespace {
+
+// CASES R19: what integers do when a sum or a product is too large, and whether it happened here.
+std::set<std::string> WrapNotes(const BenchFile& file) {
+  std::set<std::string> notes;
+  for (const BenchRow& row : file.rows()) {
+    const std::optional<Dtype> dtype = DtypeNamed(row.dtype());
+    const std::optional<ReduceOp> op = ReduceOpNamed(row.op());
+    if (!dtype || !op) continue;
+    const int64_t first = FirstWrapped(row.ranks(), *dtype, *op);
+    const auto elements = static_cast<int64_t>(row.bytes()) / SizeOf(*dtype);
+    if (first < 0 || first >= elements) continue;
+    notes.insert(absl::StrCat(
+        "With ", row.ranks(), " ranks ", row.op(), " of ", row.dtype(), " overflows, from element ",
+        first, " on: such results wrap modulo 2^", 8 * SizeOf(*dtype), ", alike on every engine."));
+  }
+  return notes;
 }
 
 }  // namespace
 
 std::vector<std::string> StandingNotes(const BenchFile& file) {
   std::vector<std::string> notes = {
-      "All ranks share this machine's cores. Other load, processor frequency and the placement of "
-      "ranks were not controlled; contestants take turns in random order, so it meets all alike.",
+      "All ranks share this machine's cores. Each rank is bound to a core of its own where there "
+      "are "
+      "enough, ours and the peers' alike, else none is. Other load and processor frequency were "
+      "not "
+      "controlled; contestants take turns in random order, so they meet all alike.",
       "Ours checks each call (operation, dtype, count, sequence) and has a deadline. The peers are "
       "called as their users call them, blocking and unchecked; while another has its turn every "
       "rank sleeps."};
@@ -156,6 +193,7 @@ std::vector<std::string> StandingNotes(const BenchFile& file) {
         "The contestants' congestion controls differ: ", absl::StrJoin(congestion, ", "),
         ". Their TCP rows do not compare."));
   }
+  for (const std::string& note : WrapNotes(file)) notes.push_back(note);
   return notes;
 }
 

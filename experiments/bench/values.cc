@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "base/numeric/half.h"
@@ -74,6 +75,20 @@ std::vector<std::byte> Pattern(Dtype dtype, int divisor, const Value& value) {
   return pattern;
 }
 
+// Of an integer type; infinity for floats.
+double GreatestOf(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kU8:
+      return std::numeric_limits<uint8_t>::max();
+    case Dtype::kI32:
+      return std::numeric_limits<int32_t>::max();
+    case Dtype::kI64:
+      return static_cast<double>(std::numeric_limits<int64_t>::max());
+    default:
+      return std::numeric_limits<double>::infinity();
+  }
+}
+
 }  // namespace
 
 void FillInput(int rank, Dtype dtype, ReduceOp op, void* data, int64_t count) {
@@ -101,6 +116,13 @@ int64_t FirstWrong(int contributors, Dtype dtype, ReduceOp op, const void* data,
         return first + static_cast<int64_t>(i);
       }
     }
+  }
+  return -1;
+}
+
+int64_t FirstWrapped(int contributors, Dtype dtype, ReduceOp op) {
+  for (int64_t index = 0; index < kPeriod; ++index) {
+    if (ResultAt(contributors, op, index) > GreatestOf(dtype)) return index;
   }
   return -1;
 }

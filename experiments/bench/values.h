@@ -16,4 +16,8 @@ void FillInput(int rank, Dtype dtype, ReduceOp op, void* data, int64_t count);
 // all are.
 int64_t FirstWrong(int contributors, Dtype dtype, ReduceOp op, const void* data, int64_t count);
 
+// Index of the first element whose reduction no longer fits in the dtype, so that it wraps modulo
+// 2^bits; -1: none does. Floats never.
+int64_t FirstWrapped(int contributors, Dtype dtype, ReduceOp op);
+
 }  // namespace lockstep

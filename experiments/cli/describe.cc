@@ -10,6 +10,11 @@ std::string DescribeModel(const ModelSpec& model) {
 }
 
 std::string DescribeOptimizer(const Optimizer& optimizer) {
+  if (optimizer.has_adam() || optimizer.has_adamw()) {
+    const Adam& adam = optimizer.has_adamw() ? optimizer.adamw() : optimizer.adam();
+    return absl::StrCat(optimizer.has_adamw() ? "adamw" : "adam", ", learning rate ",
+                        adam.learning_rate(), ", betas ", adam.beta1(), " and ", adam.beta2());
+  }
   return absl::StrCat("sgd, learning rate ", optimizer.sgd().learning_rate(), ", momentum ",
                       optimizer.sgd().momentum());
 }

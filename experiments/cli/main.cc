@@ -15,7 +15,9 @@
 #include "base/member/member.h"
 #include "base/member/program.h"
 #include "experiments/bench/command.h"
+#include "experiments/cli/chaos_flags.h"
 #include "experiments/cli/compare.h"
+#include "experiments/cli/faults.h"
 #include "experiments/cli/schedule_flags.h"
 
 namespace lockstep {
@@ -89,8 +91,10 @@ int Main(int argc, char** argv) {
   arguments.command = CommandLine(argc, argv);
   arguments.program_dir = ProgramDir();
   AddCompare(&app, &arguments);
+  const FaultsCommand faults(&app);
   const BenchCommand bench(&app);
   const ScheduleCommand schedule(&app);
+  const ChaosCommand chaos(&app);
   const std::vector<std::string> names = CommandNames(&app);
   if (argc > 1 && argv[1][0] != '-' &&
       std::find(names.begin(), names.end(), argv[1]) == names.end()) {
@@ -99,8 +103,10 @@ int Main(int argc, char** argv) {
     return kExitUsage;
   }
   if (const std::optional<int> code = ParseFlags(&app, argc, argv)) return *code;
+  if (faults.asked()) return faults.Run(arguments.command, arguments.program_dir);
   if (bench.asked()) return bench.Run(arguments.command, arguments.program_dir);
   if (schedule.asked()) return schedule.Run();
+  if (chaos.asked()) return chaos.Run();
   return Compare(arguments);
 }
 

@@ -7,12 +7,14 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "allreduce/schedule/choose.h"
 #include "allreduce/schedule/load.h"
 #include "allreduce/schedule/simulate.h"
 #include "base/byte_size.h"
 #include "base/status.h"
+#include "proto/cost.pb.h"
 
 namespace lockstep {
 namespace {
@@ -74,8 +76,17 @@ absl::StatusOr<CostModel> ModelOf(const CostArguments& costs) {
                    .gamma_ns_per_byte = costs.gamma_ns};
 }
 
-// What the ranks send in all parts together, of S: "1.5 S", "1..3 S".
-absl::StatusOr<std::string> SentOf(const CostRow& row) {
+// What the ranks send in all parts together, of S.
+struct Sent {
+  double least = 0;
+  double most = 0;
+  std::string ToString() const {  // "1.5 S", "1..3 S"
+    const std::string from = absl::StrFormat("%.3g", least);
+    const std::string to = absl::StrFormat("%.3g", most);
+    return from == to ? absl::StrCat(to, " S") : absl::StrCat(from, "..", to, " S");
+  }
+};
+absl::StatusOr<Sent> SentOf(const CostRow& row) {
   std::vector<double> sent;
   for (const ScheduleSpec& part : row.parts) {
     ASSIGN_OR_RETURN(const std::vector<RankLoad> loads, LoadsOf(part));
@@ -83,20 +94,22 @@ absl::StatusOr<std::string> SentOf(const CostRow& row) {
     for (size_t rank = 0; rank < loads.size(); ++rank) sent[rank] += loads[rank].sent;
   }
   const auto [least, most] = std::minmax_element(sent.begin(), sent.end());
-  const std::string from = absl::StrFormat("%.3g", *least);
-  const std::string to = absl::StrFormat("%.3g", *most);
-  return from == to ? absl::StrCat(to, " S") : absl::StrCat(from, "..", to, " S");
+  return Sent{*least, *most};
 }
 
-std::string FormulaOf(const CostRow& row, const CostModel& cost) {
-  std::string text;
+struct Formula {
+  std::vector<std::string> terms;  // of each part; empty: none
+  bool approximate = false;
+};
+Formula FormulaOf(const CostRow& row, const CostModel& cost) {
+  Formula formula;
   for (const ScheduleSpec& part : row.parts) {
     const std::optional<ClosedForm> form = ClosedFormOf(part, cost, 1);
-    if (!form.has_value()) return "none";
-    absl::StrAppend(&text, text.empty() ? "" : "\n    + ", form->formula,
-                    form->approximate ? " (about)" : "");
+    if (!form.has_value()) return {};
+    formula.terms.push_back(absl::StrCat(form->formula, form->approximate ? " (about)" : ""));
+    formula.approximate = formula.approximate || form->approximate;
   }
-  return text;
+  return formula;
 }
 
 // Rows x sizes, and what they come to.
@@ -121,9 +134,9 @@ class CostTable {
     std::string text =
         absl::StrFormat("%-28s%9s%7s  %s\n", "", "messages", "chain", "each rank sends");
     for (size_t i = 0; i < rows_.size(); ++i) {
-      ASSIGN_OR_RETURN(const std::string sent, SentOf(rows_[i]));
+      ASSIGN_OR_RETURN(const Sent sent, SentOf(rows_[i]));
       absl::StrAppendFormat(&text, "%-28s%9d%7d  %s\n", rows_[i].name, costs_[i].front().messages,
-                            costs_[i].front().chain, sent);
+                            costs_[i].front().chain, sent.ToString());
     }
     return text;
   }
@@ -144,33 +157,78 @@ class CostTable {
 
   // Which way wins from which size on, of those that run on these ranks alone.
   std::string Crossings() const {
-    size_t now = Winner(0);
-    std::string text =
-        absl::StrCat("Fastest (*)\n  from ", Bytes(sizes_[0]), ": ", rows_[now].name);
-    for (size_t k = 1; k < sizes_.size(); ++k) {
-      const size_t next = Winner(k);
-      if (next == now) continue;
-      const std::optional<int64_t> crossing =
-          CrossingBytes(spec_.world_size, rows_[now].parts[0].algorithm,
-                        rows_[next].parts[0].algorithm, cost_, sizes_[k - 1], sizes_[k]);
-      absl::StrAppend(&text, "\n  from ",
-                      crossing.has_value() ? Bytes(*crossing) : Bytes(sizes_[k]), ": ",
-                      rows_[next].name);
-      now = next;
+    std::string text = "Fastest (*)\n";
+    for (const auto& [from, i] : Fastest()) {
+      absl::StrAppend(&text, "  from ", Bytes(from), ": ", rows_[i].name, "\n");
     }
-    return absl::StrCat(text, "\n");
+    return text;
   }
 
   std::string Formulas() const {
     std::string text =
         "Formulas: alpha = L + o, latency and overhead; beta and gamma are of a byte\n";
     for (const CostRow& row : rows_) {
-      absl::StrAppend(&text, "  ", row.name, ":\n    ", FormulaOf(row, cost_), "\n");
+      const Formula formula = FormulaOf(row, cost_);
+      absl::StrAppend(&text, "  ", row.name, ":\n    ",
+                      formula.terms.empty() ? "none" : absl::StrJoin(formula.terms, "\n    + "),
+                      "\n");
     }
     return text;
   }
 
+  absl::Status Fill(CostFile* file) const {
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      ASSIGN_OR_RETURN(const Sent sent, SentOf(rows_[i]));
+      CostWay* way = file->add_ways();
+      way->set_name(rows_[i].name);
+      way->set_messages(static_cast<double>(costs_[i].front().messages));
+      way->set_chain(static_cast<double>(costs_[i].front().chain));
+      way->set_sent_least(sent.least);
+      way->set_sent_most(sent.most);
+      const Formula formula = FormulaOf(rows_[i], cost_);
+      way->set_formula(absl::StrJoin(formula.terms, " + "));
+      way->set_approximate(formula.approximate);
+      for (size_t k = 0; k < sizes_.size(); ++k) {
+        const std::optional<double>& formula_ns = costs_[i][k].formula_ns;
+        CostTime* time = AddTime(k, costs_[i][k].simulated_ns, way->mutable_time());
+        if (formula_ns.has_value()) time->set_formula_us(*formula_ns / kNsPerUs);
+      }
+    }
+    for (size_t k = 0; k < sizes_.size(); ++k) {
+      AddTime(k, LowerBoundNs(spec_, cost_, sizes_[k]), file->mutable_least());
+    }
+    for (const auto& [from, i] : Fastest()) {
+      CostFastest* fastest = file->add_fastest();
+      fastest->set_from_bytes(static_cast<double>(from));
+      fastest->set_way(rows_[i].name);
+    }
+    return absl::OkStatus();
+  }
+
  private:
+  CostTime* AddTime(size_t k, double ns,
+                    google::protobuf::RepeatedPtrField<CostTime>* times) const {
+    CostTime* time = times->Add();
+    time->set_bytes(static_cast<double>(sizes_[k]));
+    time->set_simulated_us(ns / kNsPerUs);
+    return time;
+  }
+
+  // [(bytes, row)]: who wins from there on.
+  std::vector<std::pair<int64_t, size_t>> Fastest() const {
+    std::vector<std::pair<int64_t, size_t>> fastest = {{sizes_[0], Winner(0)}};
+    for (size_t k = 1; k < sizes_.size(); ++k) {
+      const size_t now = fastest.back().second;
+      const size_t next = Winner(k);
+      if (next == now) continue;
+      const std::optional<int64_t> crossing =
+          CrossingBytes(spec_.world_size, rows_[now].parts[0].algorithm,
+                        rows_[next].parts[0].algorithm, cost_, sizes_[k - 1], sizes_[k]);
+      fastest.emplace_back(crossing.value_or(sizes_[k]), next);
+    }
+    return fastest;
+  }
+
   template <typename CellOf>
   std::string Line(const std::string& name, size_t first, const CellOf& cell_of) const {
     std::string line = absl::StrFormat("%-28s", name);
@@ -274,6 +332,16 @@ absl::StatusOr<std::string> RenderCosts(const ScheduleArguments& arguments,
   ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, Sizes(costs));
   CostTable table(spec, cost, CostRows(spec, arguments.servers.has_value()));
   RETURN_IF_ERROR(table.Compute(sizes));
+  if (costs.json) {
+    CostFile file;
+    file.set_ranks(spec.world_size);
+    file.set_latency_us(costs.latency_us);
+    file.set_overhead_us(costs.overhead_us);
+    file.set_gbps(costs.gbps);
+    file.set_gamma_ns(costs.gamma_ns);
+    RETURN_IF_ERROR(table.Fill(&file));
+    return ToJson(file, kCostJson);
+  }
   ASSIGN_OR_RETURN(const std::string shape, table.Shape());
   std::string text = absl::StrFormat(
       "Modelled, not measured: all_reduce of S bytes on %d ranks, links of %g Gbit/s in\n"

@@ -1,7 +1,8 @@
 // schedule_cost.h: `lockstep schedule cost`: what each way to all-reduce costs on a network that
 // the command line describes, by simulation (allreduce/schedule/simulate.h) and, where there is
 // one, by formula (cost.h), beside the least that any way costs. Times are modelled, none is
-// measured. Errors: InvalidArgument for bad usage; the generators'. Pure.
+// measured. As tables, or as JSON (proto/cost.proto). Errors: InvalidArgument for bad usage; the
+// generators'. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +12,12 @@
 
 #include "absl/status/statusor.h"
 #include "allreduce/schedule/cost.h"
+#include "experiments/analyse/proto_json.h"
 #include "experiments/cli/schedule_source.h"
 
 namespace lockstep {
+
+inline constexpr JsonKind kCostJson = {"cost file", "lockstep.cost/1"};
 
 struct CostArguments {
   std::string sizes = "4:64MiB:64";  // as ParseSizes
@@ -21,6 +25,7 @@ struct CostArguments {
   double overhead_us = 5;
   double gbps = 10;       // 10^9 bits a second in each direction
   double gamma_ns = 0.1;  // per byte that is added
+  bool json = false;      // lockstep.cost/1 instead of tables
 };
 
 // A way to all-reduce: one schedule, or two, one after the other.

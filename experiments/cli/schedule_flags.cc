@@ -56,6 +56,7 @@ ScheduleCommand::ScheduleCommand(CLI::App* app)
   cost_->add_option("--gbps", costs_.gbps, "10^9 bits a second of each link in each direction")
       ->capture_default_str();
   cost_->add_option("--gamma-ns", costs_.gamma_ns, "of adding one byte")->capture_default_str();
+  cost_->add_flag("--json", costs_.json, "print JSON (lockstep.cost/1) instead of tables");
 }
 
 void ScheduleCommand::AddSource(CLI::App* command, bool is_cost) {

@@ -11,11 +11,11 @@
 namespace lockstep {
 
 struct Effect {
-  enum class Kind { kSend, kClose, kLine, kSpawn };
+  enum class Kind { kSend, kClose, kLine, kSpawn, kManifest };
   Kind kind = Kind::kSend;
   int64_t session = 0;    // kSend, kClose
   Command command = {};   // kSend
-  std::string line = {};  // kLine: for the user
+  std::string line = {};  // kLine: for the user; kManifest: its whole text
   MemberId member = {};   // kSpawn: start a process for it
 
   static Effect Send(int64_t session, Command command) {
@@ -27,6 +27,11 @@ struct Effect {
   static Effect Line(std::string line) {
     Effect effect{.kind = Kind::kLine};
     effect.line = std::move(line);
+    return effect;
+  }
+  static Effect Manifest(std::string text) {
+    Effect effect{.kind = Kind::kManifest};
+    effect.line = std::move(text);
     return effect;
   }
   static Effect Spawn(const MemberId& member) {

@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
+#include "absl/strings/str_format.h"
 #include "base/clock.h"
 #include "base/member/member.h"
 
@@ -12,11 +11,13 @@ namespace lockstep {
 
 Membership::Membership(MembershipConfig config, int64_t now_ns)
     : config_(std::move(config)),
-      on_loss_(OnLossOf(config_.run)),
+      rule_(LossRuleOf(config_.run)),
       epoch_(config_.epoch),
       phase_since_ns_(now_ns),
       last_line_ns_(now_ns),
-      last_beat_ns_(now_ns) {}
+      last_beat_ns_(now_ns) {
+  if (config_.run.variant().has_ps()) shards_.emplace(config_.run);
+}
 
 std::vector<Effect> Membership::OnEvent(int64_t session, const MemberEvent& event, int64_t now_ns) {
   std::vector<Effect> effects;
@@ -47,6 +48,12 @@ std::vector<Effect> Membership::OnEvent(int64_t session, const MemberEvent& even
       state.done = true;
       state.step = event.done().step();
       OnDone(&effects);
+      break;
+    case MemberEvent::kSaved:
+      OnSaved(state, event.saved(), &effects);
+      break;
+    case MemberEvent::kCaughtUp:
+      OnCaughtUp(event.caught_up(), now_ns, &effects);
       break;
     case MemberEvent::kBroken:
       OnBroken(member, event.broken(), now_ns, &effects);
@@ -79,17 +86,21 @@ void Membership::OnJoin(int64_t session, const Join& join, int64_t now_ns,
         absl::StrCat("refused ", MemberId{join.role(), join.index()}.ToString(), ": ", refusal)));
     return;
   }
-  MemberState& state = members_[{join.role(), join.index()}];
+  const MemberId id{join.role(), join.index()};
+  MemberState& state = members_[id];
   state = {.session = session, .join = join, .heard_ns = now_ns};
+  ++incarnations_[id];
   *answer.mutable_accepted()->mutable_limits() = config_.run.experiment().limits();
   effects->push_back(Effect::Send(session, answer));
-  if (phase_ == Phase::kRebuilding) {
-    state.broken = true;
-    state.step = kNoState;
-    Regroup(now_ns, effects);
-  } else if (members_.size() == Declared().size()) {
-    StartGroup(now_ns, effects);
+  if (phase_ == Phase::kJoining) {
+    if (members_.size() == Declared().size()) StartGroup(now_ns, effects);
+    return;
   }
+  state.broken = true;
+  state.step = kNoState;
+  replacements_.Joined(id);
+  TakeIn(now_ns, effects);
+  Regroup(now_ns, effects);
 }
 
 void Membership::StartGroup(int64_t now_ns, std::vector<Effect>* effects) {
@@ -106,15 +117,21 @@ void Membership::StartGroup(int64_t now_ns, std::vector<Effect>* effects) {
     info->set_index(id.index);
     info->set_endpoint(state.join.endpoint());
     info->set_host(state.join.host());
+    info->set_incarnation(incarnations_[id]);
     state.broken = false;
     state.connected = false;
     state.done = false;
     workers += id.role == WORKER ? 1 : 0;
   }
-  start->mutable_run()->set_world_size(workers);
-  if (const auto source = Source(); source != members_.end()) {
-    start->set_source(source->first.index);
-    start->set_step(source->second.step);
+  if (shards_.has_value()) {
+    change_ = shards_->Begin(Present(SERVER), start);
+    if (shards_->restoring()) effects->push_back(Effect::Manifest(shards_->Manifest()));
+  } else {
+    start->mutable_run()->set_world_size(workers);
+    if (const auto source = Source(); source != members_.end()) {
+      start->set_source(source->first.index);
+      start->set_step(source->second.step);
+    }
   }
   SendAll(command, effects);
 }
@@ -143,29 +160,54 @@ std::string Membership::RefusalOf(const Join& join) const {
                         config_.run.world_size());
   }
   if (members_.contains(id)) return absl::StrCat(id.ToString(), " has joined already");
-  if (phase_ != Phase::kJoining && !AwaitsReplacement(id)) return "the run has started already";
+  if (phase_ != Phase::kJoining && !IsVacant(id)) return "the run has started already";
   return "";
 }
 
 void Membership::OnConnected(std::vector<Effect>* effects, int64_t now_ns) {
   if (phase_ != Phase::kConnecting) return;
   for (const auto& [id, state] : members_) {
-    if (!state.connected) return;
+    if (!state.broken && !state.connected) return;
   }
   phase_ = Phase::kRunning;
   phase_since_ns_ = now_ns;
   Command command;
   command.mutable_go();
   go_sent_ = true;
-  SendAll(command, effects);
+  SendGroup(command, effects);
   if (rebuild_.has_value()) GroupStands(now_ns);
+  TakeIn(now_ns, effects);
 }
 
+// A worker that is being replaced has steps of its own to make.
 void Membership::OnDone(std::vector<Effect>* effects) {
-  for (const auto& [id, state] : members_) {
-    if (id.role == WORKER && !state.done) return;
+  if (phase_ != Phase::kRunning) return;
+  for (int rank = 0; rank < config_.run.world_size(); ++rank) {
+    const auto worker = members_.find({WORKER, rank});
+    const bool here = worker != members_.end();
+    if (here ? !worker->second.done : replacements_.Awaits({WORKER, rank})) return;
   }
-  if (phase_ == Phase::kRunning) Stop(absl::OkStatus(), effects);
+  Stop(absl::OkStatus(), effects);
+}
+
+// One that was told to go back may still be writing what it had before.
+void Membership::OnSaved(const MemberState& state, const Saved& saved,
+                         std::vector<Effect>* effects) {
+  if (!shards_.has_value() || (shards_->restoring() && !state.connected)) return;
+  if (shards_->Add(saved)) effects->push_back(Effect::Manifest(shards_->Manifest()));
+}
+
+void Membership::OnCaughtUp(const CaughtUp& caught_up, int64_t now_ns,
+                            std::vector<Effect>* effects) {
+  if (!shards_.has_value() || caught_up.epoch() != epoch_ || !shards_->Add(caught_up)) return;
+  copied_bytes_ += caught_up.bytes();
+  if (!exposed_since_ns_.has_value() || !shards_->Complete()) return;
+  const double exposed_s =
+      static_cast<double>(now_ns - *exposed_since_ns_) / static_cast<double>(kNsPerSecond);
+  effects->push_back(Effect::Line(absl::StrFormat(
+      "every shard has all its copies again, %.2f s after the loss; %d bytes copied", exposed_s,
+      copied_bytes_)));
+  exposed_since_ns_.reset();
 }
 
 std::vector<Effect> Membership::OnClosed(int64_t session, int64_t now_ns) {
@@ -180,7 +222,7 @@ std::vector<Effect> Membership::OnExit(const MemberExit& exit, int64_t now_ns) {
   std::vector<Effect> effects;
   if (phase_ == Phase::kStopping) return effects;
   const auto failed = [&](const Failure& failure) { return failure.member == exit.member; };
-  if (WasLost(exit.pid)) {  // whoever is in its place now is another process
+  if (lost_pids_.contains(exit.pid)) {  // whoever is in its place now is another process
     if (exit.clean) return effects;
     ExplainEnd(exit.member, exit.how, &failures_);
     if (rebuild_.has_value()) rebuild_->Explain(exit.member, exit.how);
@@ -206,8 +248,9 @@ std::vector<Effect> Membership::OnExit(const MemberExit& exit, int64_t now_ns) {
   const auto joined = members_.find(exit.member);
   if (joined != members_.end()) {
     Lose(joined, absl::UnavailableError(exit.how), now_ns, &effects);
-  } else if (AwaitsReplacement(exit.member)) {
-    Replace(exit.member, exit.how, now_ns, &effects);
+  } else if (IsVacant(exit.member)) {
+    if (replacements_.Awaits(exit.member)) Replace(exit.member, exit.how, now_ns, &effects);
+    Regroup(now_ns, &effects);
   } else {
     Fail({.member = exit.member, .status = absl::UnavailableError(exit.how), .lost = true}, now_ns);
   }
@@ -217,17 +260,6 @@ std::vector<Effect> Membership::OnExit(const MemberExit& exit, int64_t now_ns) {
 std::vector<Effect> Membership::OnStopRequested(const absl::Status& reason, int64_t /*now_ns*/) {
   std::vector<Effect> effects;
   if (phase_ != Phase::kStopping) Stop(reason, &effects);
-  return effects;
-}
-
-std::vector<Effect> Membership::OnTick(int64_t now_ns) {
-  std::vector<Effect> effects;
-  if (phase_ == Phase::kStopping) return effects;
-  CheckLeases(now_ns, &effects);
-  CheckDeadlines(now_ns, &effects);
-  CheckRebuild(now_ns, &effects);
-  TellOfRebuilds(now_ns, /*last=*/false, &effects);
-  Beats(now_ns, &effects);
   return effects;
 }
 
@@ -246,60 +278,6 @@ void Membership::Fail(Failure failure, int64_t now_ns) {
   failures_.push_back(std::move(failure));
 }
 
-void Membership::CheckDeadlines(int64_t now_ns, std::vector<Effect>* effects) {
-  const int64_t elapsed_ms = (now_ns - phase_since_ns_) / kNsPerMs;
-  if (phase_ == Phase::kJoining) {
-    if (elapsed_ms >= config_.limits.join_timeout_ms) {
-      Stop(absl::DeadlineExceededError(absl::StrCat(WaitingLine(), " after ", elapsed_ms,
-                                                    " ms (join_timeout_ms ",
-                                                    config_.limits.join_timeout_ms, ")")),
-           effects);
-    } else if ((now_ns - last_line_ns_) / kNsPerMs >= config_.limits.waiting_line_ms) {
-      last_line_ns_ = now_ns;
-      effects->push_back(Effect::Line(WaitingLine()));
-    }
-  } else if (phase_ == Phase::kConnecting && !rebuild_.has_value() &&
-             elapsed_ms >= ConnectingMsMax()) {
-    // Members end their own waits at connect_timeout_ms with a better message; this is the
-    // backstop.
-    Stop(absl::DeadlineExceededError(absl::StrCat("not connected after ", elapsed_ms,
-                                                  " ms: ", Missing(&MemberState::connected))),
-         effects);
-  } else if (phase_ == Phase::kFailing && elapsed_ms >= config_.limits.settle_ms) {
-    PutFirstCauseFirst(Declared(), &failures_);
-    const Failure& first = failures_.front();
-    const std::string step = absl::StrCat("step ", first.step, ": ");
-    Stop(absl::Status(first.status.code(),
-                      absl::StrCat(first.member.ToString(), ", ", step,
-                                   absl::StripPrefix(first.status.message(), step))),
-         effects);
-  }
-}
-
-void Membership::CheckLeases(int64_t now_ns, std::vector<Effect>* effects) {
-  std::vector<MemberId> silent;
-  for (const auto& [id, state] : members_) {
-    const int64_t silence_ms = (now_ns - state.heard_ns) / kNsPerMs;
-    if (!state.gone && silence_ms >= config_.limits.lease_ms) silent.push_back(id);
-  }
-  for (const MemberId& id : silent) {
-    const auto member = members_.find(id);
-    const int64_t silence_ms = (now_ns - member->second.heard_ns) / kNsPerMs;
-    Lose(member,
-         absl::UnavailableError(absl::StrCat("was lost: silent for ", silence_ms, " ms (lease_ms ",
-                                             config_.limits.lease_ms, ")")),
-         now_ns, effects);
-  }
-}
-
-void Membership::Beats(int64_t now_ns, std::vector<Effect>* effects) {
-  if ((now_ns - last_beat_ns_) / kNsPerMs < config_.limits.heartbeat_ms) return;
-  last_beat_ns_ = now_ns;
-  Command command;
-  command.mutable_beat()->set_step(step());
-  SendAll(command, effects);
-}
-
 void Membership::Stop(const absl::Status& outcome, std::vector<Effect>* effects) {
   phase_ = Phase::kStopping;
   outcome_ = outcome;
@@ -314,6 +292,17 @@ void Membership::SendAll(const Command& command, std::vector<Effect>* effects) c
   for (const auto& [id, state] : members_) effects->push_back(Effect::Send(state.session, command));
 }
 
+void Membership::SendGroup(const Command& command, std::vector<Effect>* effects) const {
+  for (const auto& [id, state] : members_) {
+    if (!state.broken) effects->push_back(Effect::Send(state.session, command));
+  }
+}
+
+bool Membership::Spares(const MemberId& member, int64_t pid) const {
+  if (lost_pids_.contains(pid)) return true;
+  return go_sent_ && !(member == kMpirun) && !members_.contains(member);
+}
+
 std::vector<MemberId> Membership::Declared() const {
   std::vector<MemberId> declared;
   declared.reserve(static_cast<size_t>(config_.run.world_size()) +
@@ -321,24 +310,6 @@ std::vector<MemberId> Membership::Declared() const {
   for (int rank = 0; rank < config_.run.world_size(); ++rank) declared.push_back({WORKER, rank});
   for (int index = 0; index < config_.run.servers(); ++index) declared.push_back({SERVER, index});
   return declared;
-}
-
-std::string Membership::WaitingLine() const {
-  std::vector<std::string> present;
-  std::vector<std::string> missing;
-  for (const MemberId& id : Declared()) {
-    (members_.contains(id) ? present : missing).push_back(id.ToString());
-  }
-  return absl::StrCat("waiting for ", absl::StrJoin(missing, ", "),
-                      "; present: ", present.empty() ? "nobody" : absl::StrJoin(present, ", "));
-}
-
-std::string Membership::Missing(bool MemberState::*reached) const {
-  std::vector<std::string> missing;
-  for (const auto& [id, state] : members_) {
-    if (!(state.*reached)) missing.push_back(id.ToString());
-  }
-  return absl::StrJoin(missing, ", ");
 }
 
 Membership::Members::iterator Membership::Find(int64_t session) {

@@ -2,14 +2,17 @@
 // effects. Joining -> connecting -> running -> stopping. It is the single writer of membership and
 // decides which failure came first: a member's own error or death before the errors of those who
 // only noticed it.
-// Where a variant says so (on_loss), the loss of a worker of a running group, or a report that the
+// Where a variant says so (LossRule), the loss of a member of a running group, or a report that the
 // group is dead, does not fail the run: running -> rebuilding -> connecting -> running, with the
-// next epoch. Everybody in the old group is told; when each has reported the step whose state it
-// holds, and a replacement has joined for each lost one (REPLACE), the next group starts. All its
-// members take the state of the one that is furthest. Losses in between begin this anew.
+// next epoch. Everybody in the old group is told; when each has reported what it holds, and the
+// replacements that the next group can't do without have joined, it starts: with the state of the
+// worker that is furthest, or, where servers have the parameters, as shards.h says. Replacements
+// that it can do without are given limits.settle_ms. One that joins later, or anybody who joins in
+// the place of a lost member, begins one more epoch. Losses in between begin this anew.
 // A member that was declared lost is fenced: its session is closed and nothing it says is heard.
 // All of it within limits.rebuild_timeout_ms of the first sign, or the run fails with that cause.
-// Sessions are streams, numbered by the caller. One thread.
+// Sessions are streams, numbered by the caller. One thread. membership_rebuild.cc has what follows
+// a loss, membership_watch.cc what time brings.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +20,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -26,6 +28,8 @@
 #include "experiments/coordinator/effect.h"
 #include "experiments/coordinator/first_cause.h"
 #include "experiments/coordinator/rebuild.h"
+#include "experiments/coordinator/replacements.h"
+#include "experiments/coordinator/shards.h"
 #include "proto/coordinator.pb.h"
 
 namespace lockstep {
@@ -68,8 +72,9 @@ class Membership {
   const std::vector<Failure>& failures() const { return failures_; }
   // Smallest finished step over the workers.
   int64_t step() const;
-  // The process was a member that was lost, and the run went on without it.
-  bool WasLost(int64_t pid) const { return lost_pids_.contains(pid); }
+  // The run goes on, or ended, without this process: it was a member that was lost, or is to
+  // replace one and has not joined.
+  bool Spares(const MemberId& member, int64_t pid) const;
 
  private:
   enum class Phase { kJoining, kConnecting, kRunning, kRebuilding, kFailing, kStopping };
@@ -79,7 +84,7 @@ class Membership {
     bool connected = false;
     bool done = false;
     bool gone = false;
-    bool broken = false;  // it waits for the next epoch's Start
+    bool broken = false;  // it waits for the next epoch's Start, in no group
     int64_t step = 0;     // last finished one; kNoState: a replacement before its group stands
     int64_t heard_ns = 0;
   };
@@ -91,13 +96,22 @@ class Membership {
   void OnDone(std::vector<Effect>* effects);
   void OnBroken(Members::iterator member, const Broken& broken, int64_t now_ns,
                 std::vector<Effect>* effects);
+  void OnSaved(const MemberState& state, const Saved& saved, std::vector<Effect>* effects);
+  void OnCaughtUp(const CaughtUp& caught_up, int64_t now_ns, std::vector<Effect>* effects);
   void Fail(Failure failure, int64_t now_ns);
   // Of the next epoch's group: everybody who is here.
   void StartGroup(int64_t now_ns, std::vector<Effect>* effects);
 
   // Rebuilding, in membership_rebuild.cc.
   bool Rebuilds(Role role) const;
-  bool AwaitsReplacement(const MemberId& id) const;
+  // A group has begun, and another one can follow it.
+  bool MayRegroup() const;
+  // Nobody is in its place, and somebody may take it.
+  bool IsVacant(const MemberId& id) const;
+  // The next group can't do without it. REQUIRES: everybody who is here has left the dead group.
+  bool IsNeeded(const MemberId& id) const;
+  std::set<int> Present(Role role) const;
+  bool AllHaveLeft() const;
   // `member` is gone without having said why: the run fails, or goes on without it.
   void Lose(Members::iterator member, const absl::Status& status, int64_t now_ns,
             std::vector<Effect>* effects);
@@ -105,12 +119,21 @@ class Membership {
   void Replace(const MemberId& id, const std::string& how, int64_t now_ns,
                std::vector<Effect>* effects);
   void BreakGroup(Failure cause, int64_t now_ns, std::vector<Effect>* effects);
+  // Those who have joined beside the running group get one with everybody.
+  void TakeIn(int64_t now_ns, std::vector<Effect>* effects);
+  // Asks everybody in the group to leave it.
+  void Dissolve(int64_t now_ns, std::vector<Effect>* effects);
   // Starts the next group once everybody is ready for it.
   void Regroup(int64_t now_ns, std::vector<Effect>* effects);
+  // Why no group can follow; empty: one can, in time.
+  std::string Hopeless() const;
+  bool WaitsForMore(int64_t now_ns) const;
   void GroupStands(int64_t now_ns);
+  std::string Became(int64_t now_ns) const;
   // Tells the user of the groups that stand: at once, or when it is known how the lost ones ended.
   void TellOfRebuilds(int64_t now_ns, bool last, std::vector<Effect>* effects);
   void CheckRebuild(int64_t now_ns, std::vector<Effect>* effects);
+  void CheckReplacements(int64_t now_ns, std::vector<Effect>* effects);
   void GiveUp(const std::string& why, int64_t now_ns);
   std::string Unready() const;
   Members::const_iterator Source() const;
@@ -127,6 +150,8 @@ class Membership {
   void Beats(int64_t now_ns, std::vector<Effect>* effects);
   void Stop(const absl::Status& outcome, std::vector<Effect>* effects);
   void SendAll(const Command& command, std::vector<Effect>* effects) const;
+  // To those in the group alone.
+  void SendGroup(const Command& command, std::vector<Effect>* effects) const;
   std::string Missing(bool MemberState::*reached) const;
   std::string WaitingLine() const;
   std::vector<MemberId> Declared() const;
@@ -135,10 +160,16 @@ class Membership {
   static constexpr int64_t kNoState = -1;
 
   const MembershipConfig config_;
-  const AllReduceSync::OnLoss on_loss_;
+  const LossRule rule_;
   Phase phase_ = Phase::kJoining;
   Members members_;
+  std::map<MemberId, int64_t> incarnations_;  // processes that have been it
   int64_t epoch_;
+  std::optional<Shards> shards_;             // where there are parameter servers
+  std::string change_;                       // of the shards, with this epoch
+  std::optional<int64_t> exposed_since_ns_;  // some shard lacks a copy
+  int64_t copied_bytes_ = 0;                 // since then
+  Replacements replacements_;
   std::optional<Rebuild> rebuild_;   // under way
   int64_t rebuilt_step_ = kNoState;  // what the last rebuild began with
   int rebuilds_of_step_ = 0;         // in a row

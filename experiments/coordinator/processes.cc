@@ -105,12 +105,13 @@ std::vector<MemberExit> Processes::Reap() {
 }
 
 void Processes::SignalAll(int signal) const {
-  Signal(signal, [](pid_t /*pid*/) { return true; });
+  Signal(signal, [](const MemberId& /*member*/, pid_t /*pid*/) { return true; });
 }
 
-void Processes::Signal(int signal, const std::function<bool(pid_t pid)>& chosen) const {
+void Processes::Signal(int signal,
+                       const std::function<bool(const MemberId& member, pid_t pid)>& chosen) const {
   for (const auto& [pid, child] : running_) {
-    if (chosen(pid)) kill(pid, signal);
+    if (chosen(child.member, pid)) kill(pid, signal);
   }
 }
 

@@ -30,8 +30,9 @@ class Processes {
   // Those that ended since the last call. Never waits.
   std::vector<MemberExit> Reap();
   void SignalAll(int signal) const;
-  // Sends `signal` to those whose pid `chosen` picks.
-  void Signal(int signal, const std::function<bool(pid_t pid)>& chosen) const;
+  // Sends `signal` to those that `chosen` picks.
+  void Signal(int signal,
+              const std::function<bool(const MemberId& member, pid_t pid)>& chosen) const;
   bool empty() const { return running_.empty(); }
   std::string Names() const;
 

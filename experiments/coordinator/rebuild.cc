@@ -34,6 +34,12 @@ std::string Rebuild::Cause() const {
                                 absl::StripPrefix(cause.status.message(), "was lost: "), ")"));
   }
   if (!lost.empty()) return absl::StrJoin(lost, ", ");
+  if (!joined_.empty()) {  // the reports only say that they were asked to leave
+    std::vector<std::string> joined;
+    for (const MemberId& member : joined_) joined.push_back(member.ToString());
+    return absl::StrCat(absl::StrJoin(joined, ", "), joined.size() == 1 ? " joins" : " join",
+                        " again");
+  }
   const Failure& first = causes_.front();
   return absl::StrCat("the group broke, ", first.member.ToString(),
                       " says: ", first.status.message());
@@ -42,6 +48,11 @@ std::string Rebuild::Cause() const {
 std::vector<Failure> Rebuild::GiveUp(const std::vector<MemberId>& declared,
                                      const std::string& why) const {
   std::vector<Failure> failures = causes_;
+  if (failures.empty()) {
+    failures.push_back({.member = joined_.front(),
+                        .status = absl::UnavailableError("joined again"),
+                        .consequence = true});
+  }
   PutFirstCauseFirst(declared, &failures);
   Failure& first = failures.front();
   first.status = absl::Status(first.status.code(),

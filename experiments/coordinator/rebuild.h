@@ -1,10 +1,9 @@
-// rebuild.h: what the coordinator knows of one rebuild, from the first sign that a group is dead
-// until the next one stands: what broke it, since when, which replacements were asked for; and how
-// that is told. Pure: no I/O, no clock. Threads: one.
+// rebuild.h: what the coordinator knows of one rebuild, from the first sign that a group is over
+// until the next one stands: what broke it or who joins it, since when; and how that is told. Pure:
+// no I/O, no clock. Threads: one.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -23,26 +22,24 @@ class Rebuild {
   // A member is lost, or reports that its group is dead (then it is a consequence).
   void Add(Failure cause) { causes_.push_back(std::move(cause)); }
   const std::vector<Failure>& causes() const { return causes_; }
+  // A member that was absent is here again: that alone is reason enough for a new group.
+  void Join(const MemberId& member) { joined_.push_back(member); }
+  bool for_joining() const { return !joined_.empty(); }
   // The process of a lost member ended like this.
   void Explain(const MemberId& member, const std::string& how);
-  // Counts one replacement of `member`; false: it has had kReplacementsMax, which all ended before
-  // their group stood.
-  bool MayReplace(const MemberId& member) { return ++asked_[member] <= kReplacementsMax; }
-
   // A loss whose process has not been seen to end.
   bool Unexplained() const;
-  // "worker 2 is lost (was killed by SIGKILL)", or what the first one to report says.
+  // "worker 2 is lost (was killed by SIGKILL)", or what the first one to report says, or "worker 2
+  // joins again".
   std::string Cause() const;
   // Everything, as the failures of a run that could not be rebuilt because of `why`: first cause
-  // first. REQUIRES: a cause.
+  // first. REQUIRES: a cause, or one that joined.
   std::vector<Failure> GiveUp(const std::vector<MemberId>& declared, const std::string& why) const;
 
  private:
-  static constexpr int kReplacementsMax = 3;
-
   int64_t since_ns_;
   std::vector<Failure> causes_;
-  std::map<MemberId, int> asked_;
+  std::vector<MemberId> joined_;
 };
 
 // Gives `how` as the end of a member whose stream broke first.

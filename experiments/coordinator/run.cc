@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "base/member/limits_proto.h"
 #include "base/member/member.h"
 #include "base/status.h"
+#include "experiments/analyse/atomic_file.h"
 #include "experiments/coordinator/processes.h"
 #include "experiments/coordinator/server.h"
 #include "experiments/coordinator/unreached.h"
@@ -75,8 +77,10 @@ class Run {
   }
 
   absl::Status Start() {
+    std::vector<std::string> dirs = {config_.record_dir(), absl::StrCat(options_.run_dir, "/logs")};
+    if (config_.variant().ps().policy() == Ps::SNAPSHOT) dirs.push_back(SnapshotDir());
     std::error_code error;
-    for (const std::string& dir : {config_.record_dir(), absl::StrCat(options_.run_dir, "/logs")}) {
+    for (const std::string& dir : dirs) {
       std::filesystem::create_directories(dir, error);
       if (error) return ErrnoStatus(error.value(), absl::StrCat("cannot create ", dir));
     }
@@ -111,9 +115,11 @@ class Run {
         coordinator_->OnExit({.member = member, .how = absl::StrCat(spawned.message())});
       }
       coordinator_->Tick();
+      WriteManifest(line);
       for (const std::string& text : coordinator_->TakeLines()) line(text);
       progress({.running = coordinator_->running(), .step = coordinator_->step()});
     }
+    WriteManifest(line);
     for (const std::string& text : coordinator_->TakeLines()) line(text);
   }
 
@@ -122,8 +128,10 @@ class Run {
     RunOutcome outcome{.status = coordinator_->outcome(), .failures = coordinator_->failures()};
     const int64_t stop_ns = clock_.NowNs();
     bool killed = false;
-    // Whoever was lost and is still there is frozen: it has no part in the run any more.
-    processes_.Signal(SIGKILL, [this](pid_t pid) { return coordinator_->WasLost(pid); });
+    // Whoever was lost and is still there is frozen; a replacement may have come too late.
+    processes_.Signal(SIGKILL, [this](const MemberId& member, pid_t pid) {
+      return coordinator_->Spares(member, pid);
+    });
     for (const MemberExit& exit : early_exits_) CheckExit(exit, &outcome);
     while (!processes_.empty()) {
       WaitTick(killed ? kTickMs : std::min(kTickMs, limits_.stop_grace_ms), nullptr);
@@ -144,11 +152,24 @@ class Run {
  private:
   // A complete run whose process ended badly all the same is not complete.
   void CheckExit(const MemberExit& exit, RunOutcome* outcome) const {
-    if (exit.clean || !outcome->status.ok() || coordinator_->WasLost(exit.pid)) return;
+    if (exit.clean || !outcome->status.ok() || coordinator_->Spares(exit.member, exit.pid)) {
+      return;
+    }
     outcome->status = absl::InternalError(absl::StrCat(exit.member.ToString(), " ", exit.how,
                                                        ", though the run was complete; its log is ",
                                                        exit.log_path));
   }
+
+  // Says which of the snapshots beside it belong together.
+  void WriteManifest(const std::function<void(const std::string&)>& line) {
+    const std::optional<std::string> manifest = coordinator_->TakeManifest();
+    if (!manifest.has_value()) return;
+    const absl::Status written =
+        WriteFileAtomically(absl::StrCat(SnapshotDir(), "/MANIFEST.textproto"), *manifest);
+    if (!written.ok()) line(absl::StrCat(written.message(), "; the snapshots are kept"));
+  }
+
+  std::string SnapshotDir() const { return absl::StrCat(config_.record_dir(), "/snapshots"); }
 
   // A replacement writes beside its predecessor.
   std::string NextLogPath(const MemberId& member) {

@@ -100,13 +100,17 @@ class GrpcCoordinator final : public CoordinatorServer, public lockstep::Coordin
     MutexLock lock(&mu_);
     return membership_.step();
   }
-  bool WasLost(int64_t pid) const override {
+  bool Spares(const MemberId& member, int64_t pid) const override {
     MutexLock lock(&mu_);
-    return membership_.WasLost(pid);
+    return membership_.Spares(member, pid);
   }
   std::vector<MemberId> TakeSpawns() override {
     MutexLock lock(&mu_);
     return std::exchange(spawns_, {});
+  }
+  std::optional<std::string> TakeManifest() override {
+    MutexLock lock(&mu_);
+    return std::exchange(manifest_, std::nullopt);
   }
   std::vector<std::string> TakeLines() override {
     MutexLock lock(&mu_);
@@ -125,6 +129,10 @@ class GrpcCoordinator final : public CoordinatorServer, public lockstep::Coordin
     for (const Effect& effect : effects) {
       if (effect.kind == Effect::Kind::kLine) {
         lines_.push_back(effect.line);
+        continue;
+      }
+      if (effect.kind == Effect::Kind::kManifest) {
+        manifest_ = effect.line;
         continue;
       }
       if (effect.kind == Effect::Kind::kSpawn) {
@@ -150,6 +158,7 @@ class GrpcCoordinator final : public CoordinatorServer, public lockstep::Coordin
   int64_t next_session_ ABSL_GUARDED_BY(mu_) = 1;
   std::vector<std::string> lines_ ABSL_GUARDED_BY(mu_);
   std::vector<MemberId> spawns_ ABSL_GUARDED_BY(mu_);
+  std::optional<std::string> manifest_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<grpc::Server> server_;
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,9 +31,11 @@ class CoordinatorServer {
   virtual absl::Status outcome() const = 0;
   virtual std::vector<Failure> failures() const = 0;
   virtual int64_t step() const = 0;
-  virtual bool WasLost(int64_t pid) const = 0;
+  virtual bool Spares(const MemberId& member, int64_t pid) const = 0;
   // Members for which a process has to be started, since the last call.
   virtual std::vector<MemberId> TakeSpawns() = 0;
+  // The manifest of the run's snapshots, where it changed since the last call.
+  virtual std::optional<std::string> TakeManifest() = 0;
   // Lines for the user since the last call.
   virtual std::vector<std::string> TakeLines() = 0;
 };

@@ -12,31 +12,46 @@
 
 namespace lockstep {
 
+namespace {
+
+std::string WhyNot(const Fault& fault, int64_t last_step) {
+  const bool late = last_step >= fault.at().step();
+  if (late && StrikesMessage(fault.kind())) return "that step has no such message";
+  if (late && StrikesPoint(fault.kind())) {
+    return absl::StrCat("it was never at ", fault.point(), " from that step on");
+  }
+  return absl::StrCat("its last recorded step is ", last_step);
+}
+
+}  // namespace
+
 std::vector<std::string> UnreachedFaults(const RunConfig& config) {
   const Experiment& experiment = config.experiment();
   std::vector<std::string> unreached;
   if (experiment.fault_size() == 0) return unreached;
   std::set<int> happened;
   std::map<std::string, int64_t> last_step;  // of each target
-  for (int rank = 0; rank < config.world_size(); ++rank) {
-    const auto records = ReadMember(config.record_dir(), "worker", rank);
-    if (!records.ok()) continue;
-    int64_t& last = last_step[absl::StrCat("worker:", rank)];
-    for (const Record& record : *records) {
-      if (record.has_injected()) happened.insert(record.injected().fault());
-      if (record.has_step()) last = std::max(last, record.step().step());
+  const auto read = [&](const std::string& role, int members) {
+    for (int index = 0; index < members; ++index) {
+      const auto records = ReadMember(config.record_dir(), role, index);
+      if (!records.ok()) continue;
+      int64_t& last = last_step[absl::StrCat(role, ":", index)];
+      for (const Record& record : *records) {
+        if (record.has_injected()) happened.insert(record.injected().fault());
+        if (record.has_step()) last = std::max(last, record.step().step());
+        const bool own = record.has_applied() && record.applied().shard() == index;
+        if (own) last = std::max(last, record.applied().version());
+      }
     }
-  }
+  };
+  read("worker", config.world_size());
+  read("server", config.servers());
   for (int i = 0; i < experiment.fault_size(); ++i) {
     const Fault& fault = experiment.fault(i);
     if (happened.contains(i)) continue;
-    const bool of_message =
-        StrikesMessage(fault.kind()) && last_step[fault.target()] >= fault.at().step();
     unreached.push_back(absl::StrCat(
         "fault[", i, "], ", Fault::Kind_Name(fault.kind()), " of ", fault.target(), " at step ",
-        fault.at().step(), ", did not happen: ",
-        of_message ? "that step has no such message"
-                   : absl::StrCat("its last recorded step is ", last_step[fault.target()])));
+        fault.at().step(), ", did not happen: ", WhyNot(fault, last_step[fault.target()])));
   }
   return unreached;
 }

@@ -65,7 +65,7 @@ std::string SectionsHtml(const PageView& view, const FileNames& files) {
   for (const std::string& section :
        {TableHtml(view), ThroughputHtml(view), BytesHtml(view), AnatomyHtml(view),
         PredictionHtml(view), ReplicasHtml(view), SameBitsHtml(view), StalenessHtml(view),
-        LossHtml(view), MethodHtml(view), FilesHtml(files)}) {
+        PushesHtml(view), RecoveryHtml(view), LossHtml(view), MethodHtml(view), FilesHtml(files)}) {
     out += section;
   }
   return out;

@@ -44,6 +44,8 @@ std::string BytesHtml(const PageView& view);       // picture 2, counted beside 
 std::string ReplicasHtml(const PageView& view);    // picture 5, and how synchronous it was
 std::string SameBitsHtml(const PageView& view);    // which ways end alike, and why
 std::string StalenessHtml(const PageView& view);   // picture 6
+std::string RecoveryHtml(const PageView& view);    // what losses cost
+std::string PushesHtml(const PageView& view);      // ps_k_of_n: accepted and dropped
 std::string LossHtml(const PageView& view);        // picture 7, losses at equal budgets, target
 std::string MethodHtml(const PageView& view);      // data and method
 std::string FilesHtml(const FileNames& files);     // what else the run wrote

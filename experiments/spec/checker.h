@@ -34,6 +34,7 @@ inline std::vector<int> UsableWorkers(const Experiment& experiment) {
 
 // Settings that only another way to synchronise reads.
 void CheckModes(const Checker& check);
+void CheckPsModes(const Checker& check);
 void CheckFaults(const Checker& check);
 
 }  // namespace lockstep

@@ -38,8 +38,21 @@ void FillMessage(const std::string& pattern, Message* message) {
 }
 
 // Settings of one mode beside another are refused: the written-out text must not have them.
+void KeepWhatItReads(Ps* ps) {
+  const bool alone = ps->mode() == Ps::ASYNC || ps->mode() == Ps::BOUNDED;
+  if (!alone) {
+    ps->clear_rate();
+    ps->clear_scale_by_staleness();
+  }
+  if (ps->mode() != Ps::K_OF_N) ps->clear_late();
+  if (ps->policy() != Ps::CHAIN) {
+    ps->clear_replicas();
+    ps->clear_aggregated();
+  }
+  if (ps->policy() != Ps::SNAPSHOT) ps->clear_snapshot_every();
+}
 void KeepWhatItReads(Variant* variant) {
-  if (variant->has_ps() && variant->ps().mode() != Ps::ASYNC) variant->mutable_ps()->clear_rate();
+  if (variant->has_ps()) KeepWhatItReads(variant->mutable_ps());
   if (!variant->has_all_reduce()) return;
   AllReduceSync* sync = variant->mutable_all_reduce();
   if (sync->engine() != AllReduceSync::HOST) {

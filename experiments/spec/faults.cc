@@ -4,27 +4,70 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/member/fault_plan.h"
 #include "experiments/spec/checker.h"
+#include "ps_server/core/crash_point.h"
 
 namespace lockstep {
 namespace {
 
-// What is wrong with a number of a worker; empty when nothing is.
-std::string WorkerObjection(int worker, const std::vector<int>& workers) {
-  const auto fewest = std::min_element(workers.begin(), workers.end());
-  if (fewest == workers.end() || worker < *fewest) return "";
-  return absl::StrCat("there is no worker:", worker, " with ", *fewest,
-                      " workers: the last is worker:", *fewest - 1);
+constexpr char kWorker[] = "worker";
+constexpr char kServer[] = "server";
+
+// Whom a fault strikes.
+struct Target {
+  const char* role = nullptr;  // null: nobody that can be struck today
+  int index = -1;
+
+  bool server() const { return role == kServer; }
+};
+
+Target TargetOf(const std::string& text) {
+  for (const char* role : {kWorker, kServer}) {
+    const std::string prefix = absl::StrCat(role, ":");
+    int index = -1;
+    if (absl::StartsWith(text, prefix) && absl::SimpleAtoi(text.substr(prefix.size()), &index) &&
+        index >= 0) {
+      return {role, index};
+    }
+  }
+  return {};
 }
 
-// The number behind "worker:"; -1: it is no worker.
-int WorkerOf(const std::string& target) {
-  constexpr char kWorker[] = "worker:";
-  int worker = -1;
-  const bool names_worker = absl::StartsWith(target, kWorker) &&
-                            absl::SimpleAtoi(target.substr(sizeof(kWorker) - 1), &worker);
-  return names_worker && worker >= 0 ? worker : -1;
+// What is wrong with the number of a target of which there are `counts` in the experiment's runs;
+// empty when nothing is.
+std::string NumberObjection(const Target& target, const std::vector<int>& counts) {
+  const auto fewest = std::min_element(counts.begin(), counts.end());
+  if (fewest == counts.end() || target.index < *fewest) return "";
+  return absl::StrCat("there is no ", target.role, ":", target.index, " with ", *fewest, " ",
+                      target.role, *fewest == 1 ? "" : "s", ": the last is ", target.role, ":",
+                      *fewest - 1);
+}
+
+// Servers of each variant that has parameter servers.
+std::vector<int> ServerCounts(const Experiment& experiment) {
+  std::vector<int> counts;
+  for (const Variant& variant : experiment.variant()) {
+    if (variant.has_ps()) {
+      counts.push_back(variant.ps().servers_size() > 0 ? variant.ps().servers(0) : 1);
+    }
+  }
+  return counts;
+}
+
+std::string PointNames() {
+  std::vector<std::string> names;
+  for (const CrashPointName& row : kCrashPoints) names.emplace_back(row.name);
+  return absl::StrJoin(names, ", ");
+}
+
+bool StartsServersAgain(const Variant& variant) {
+  return !variant.has_ps() || variant.ps().policy() != Ps::NONE;
+}
+bool StartsWorkersAgain(const Variant& variant) {
+  return variant.all_reduce().on_loss() == AllReduceSync::REPLACE ||
+         variant.ps().on_worker_loss() == Ps::REPLACE;
 }
 
 class FaultChecker {
@@ -43,6 +86,7 @@ class FaultChecker {
     CheckTarget();
     CheckStep();
     CheckFor();
+    CheckPoint();
     CheckMessage();
     if (fault_.has_after_bucket() && !StrikesProcess(fault_.kind())) {
       Error("after_bucket", absl::StrCat("conflicts with kind ", kind_,
@@ -54,17 +98,50 @@ class FaultChecker {
  private:
   bool IsBuilt() const {
     return StrikesProcess(fault_.kind()) || StrikesMessage(fault_.kind()) ||
+           fault_.kind() == Fault::CRASH_POINT ||
            fault_.kind() == Fault::NAN_GRADIENT;  // others are refused as a whole
   }
 
   void CheckTarget() const {
     if (!fault_.has_target()) return;
-    const int worker = WorkerOf(fault_.target());
-    const std::string objection =
-        worker < 0 ? absl::StrCat("\"", absl::CEscape(fault_.target()),
-                                  "\" is not built yet; built today: worker:i, as worker:0")
-                   : WorkerObjection(worker, UsableWorkers(check_.experiment));
+    const std::string objection = TargetObjection(TargetOf(fault_.target()));
     if (!objection.empty()) Error("target", objection);
+  }
+
+  std::string TargetObjection(const Target& target) const {
+    if (target.role == nullptr) {
+      return absl::StrCat("\"", absl::CEscape(fault_.target()),
+                          "\" is not built yet; built today: worker:i and server:i, as worker:0");
+    }
+    const bool of_server = StrikesProcess(fault_.kind()) || fault_.kind() == Fault::CRASH_POINT;
+    if (target.server() && !of_server) {
+      return absl::StrCat("conflicts with kind ", kind_,
+                          ": only workers have that; write worker:", target.index);
+    }
+    if (!target.server() && fault_.kind() == Fault::CRASH_POINT) {
+      return "conflicts with kind CRASH_POINT: only servers have crash points; write server:0";
+    }
+    if (!target.server()) return NumberObjection(target, UsableWorkers(check_.experiment));
+    const std::vector<int> servers = ServerCounts(check_.experiment);
+    if (servers.empty()) return "no variant has a parameter server";
+    return NumberObjection(target, servers);
+  }
+
+  void CheckPoint() const {
+    if (fault_.kind() != Fault::CRASH_POINT) {
+      if (fault_.has_point()) {
+        Error("point",
+              absl::StrCat("conflicts with kind ", kind_, ": only CRASH_POINT has one; remove it"));
+      }
+      return;
+    }
+    if (!fault_.has_point()) return Missing("point", "point: \"applied_not_replicated\"");
+    const bool known =
+        std::any_of(kCrashPoints.begin(), kCrashPoints.end(),
+                    [this](const CrashPointName& row) { return row.name == fault_.point(); });
+    if (known) return;
+    Error("point", absl::StrCat("\"", absl::CEscape(fault_.point()),
+                                "\" is no crash point; write one of ", PointNames()));
   }
 
   void CheckStep() const {
@@ -98,9 +175,12 @@ class FaultChecker {
     if (!fault_.message().has_to()) {
       Missing("message.to", "message { to: 1 }");
     } else {
-      const int to = fault_.message().to();
-      std::string objection = WorkerObjection(to, UsableWorkers(check_.experiment));
-      if (to == WorkerOf(fault_.target())) objection = "a worker sends nothing to itself";
+      const Target to = {kWorker, fault_.message().to()};
+      const Target from = TargetOf(fault_.target());
+      std::string objection = NumberObjection(to, UsableWorkers(check_.experiment));
+      if (from.role == kWorker && from.index == to.index) {
+        objection = "a worker sends nothing to itself";
+      }
       if (!objection.empty()) Error("message.to", objection);
     }
     for (const Variant& variant : check_.experiment.variant()) {
@@ -112,11 +192,14 @@ class FaultChecker {
   }
 
   void CheckRestart() const {
+    const bool server = TargetOf(fault_.target()).server();
     for (const Variant& variant : check_.experiment.variant()) {
-      if (variant.all_reduce().on_loss() == AllReduceSync::REPLACE) continue;
-      Error("kind", absl::StrCat("RESTART conflicts with variant \"", variant.name(),
-                                 "\": only all_reduce with on_loss REPLACE starts a worker again; "
-                                 "write that, or kind: KILL"));
+      if (server ? StartsServersAgain(variant) : StartsWorkersAgain(variant)) continue;
+      Error("kind", absl::StrCat("RESTART conflicts with variant \"", variant.name(), "\": ",
+                                 server ? "only ps with policy CHAIN or SNAPSHOT starts a server "
+                                        : "only all_reduce with on_loss REPLACE, and ps with "
+                                          "on_worker_loss REPLACE, start a worker ",
+                                 "again; write that, or kind: KILL"));
     }
   }
 

@@ -5,32 +5,6 @@
 namespace lockstep {
 namespace {
 
-// R41: settings of one mode beside another mode are refused, naming both.
-void CheckPs(const Checker& check) {
-  for (int i = 0; i < check.experiment.variant_size(); ++i) {
-    if (!check.experiment.variant(i).has_ps()) continue;
-    const Ps& ps = check.experiment.variant(i).ps();
-    const std::string path = JoinPath(IndexedPath("variant", i), "ps");
-    const std::string mode = Ps::Mode_Name(ps.mode());
-    if (ps.has_staleness() && ps.mode() != Ps::BOUNDED) {
-      check.Error(JoinPath(path, "staleness"),
-                  absl::StrCat("conflicts with mode ", mode,
-                               ": only mode BOUNDED reads it, and that is not "
-                               "built yet; remove staleness"));
-    }
-    if (ps.has_k() && ps.mode() != Ps::K_OF_N) {
-      check.Error(JoinPath(path, "k"), absl::StrCat("conflicts with mode ", mode,
-                                                    ": only mode K_OF_N reads it, "
-                                                    "and that is not built yet; remove k"));
-    }
-    if (ps.has_rate() && ps.mode() != Ps::ASYNC) {
-      check.Error(JoinPath(path, "rate"),
-                  absl::StrCat("conflicts with mode ", mode,
-                               ": only mode ASYNC divides the learning rate; remove rate"));
-    }
-  }
-}
-
 // A field of all_reduce that one algorithm alone reads.
 struct OneAlgorithms {
   AllReduceSync::Algorithm algorithm;
@@ -111,21 +85,27 @@ void CheckAllReduce(const Checker& check) {
   }
 }
 
-// What goes over the links is f32, except where a collective carries something else.
+// What types the ways carry.
 void CheckWireDtype(const Checker& check) {
   const Experiment& experiment = check.experiment;
   const DtypeSpec dtype = experiment.wire_dtype_size() > 0 ? experiment.wire_dtype(0) : F32;
   if (dtype == F32) return;
   constexpr char kPath[] = "wire_dtype[0]";
+  const bool exact = experiment.reduction_order() == EXACT;
   for (int i = 0; i < experiment.variant_size(); ++i) {
     const Variant& variant = experiment.variant(i);
-    if (!variant.has_ps()) continue;
-    check.Error(kPath, absl::StrCat(DtypeSpec_Name(dtype), " conflicts with ",
-                                    IndexedPath("variant", i), " \"", variant.name(),
-                                    "\": a parameter server speaks F32; write F32, or leave that "
-                                    "variant out, as with --only"));
+    if (!variant.has_ps() || (dtype != F64 && !exact)) continue;
+    check.Error(
+        kPath,
+        absl::StrCat(DtypeSpec_Name(dtype), " conflicts with ", IndexedPath("variant", i), " \"",
+                     variant.name(), "\"",
+                     dtype == F64 ? ": a parameter server speaks F32, F16 and BF16"
+                                  : " and reduction_order EXACT: a parameter server keeps the sum "
+                                    "in F32, where a collective rounds it, so their bits would "
+                                    "differ",
+                     "; write F32, or leave that variant out, as with --only"));
   }
-  if (dtype == F64 && experiment.reduction_order() == EXACT) {
+  if (dtype == F64 && exact) {
     check.Error(kPath,
                 "F64 conflicts with reduction_order EXACT, which sums F32, F16 and BF16; write "
                 "another type, or reduction_order ENGINE");
@@ -135,7 +115,7 @@ void CheckWireDtype(const Checker& check) {
 }  // namespace
 
 void CheckModes(const Checker& check) {
-  CheckPs(check);
+  CheckPsModes(check);
   CheckAllReduce(check);
   CheckWireDtype(check);
 }

@@ -51,6 +51,18 @@ constexpr FieldRule kFieldRules[] = {
     Range("train.optimizer.sgd.learning_rate", {1e-9, 1'000}, "size of an update"),
     Range("train.optimizer.sgd.momentum", {0, 0.9999},
           "share of the last update that is kept; 1 would never die out"),
+    Block("train.optimizer.adam"),
+    Block("train.optimizer.adamw"),
+    Range("train.optimizer.adam.learning_rate", {1e-9, 1'000}, "size of an update"),
+    Range("train.optimizer.adam.beta1", {0, 0.999999}, "share of the mean that is kept"),
+    Range("train.optimizer.adam.beta2", {0, 0.9999999}, "share of the mean square that is kept"),
+    Range("train.optimizer.adam.epsilon", {1e-30, 1}, "added to the root of the mean square"),
+    Range("train.optimizer.adam.weight_decay", {0, 1}, "pull towards zero"),
+    Range("train.optimizer.adamw.learning_rate", {1e-9, 1'000}, "size of an update"),
+    Range("train.optimizer.adamw.beta1", {0, 0.999999}, "share of the mean that is kept"),
+    Range("train.optimizer.adamw.beta2", {0, 0.9999999}, "share of the mean square that is kept"),
+    Range("train.optimizer.adamw.epsilon", {1e-30, 1}, "added to the root of the mean square"),
+    Range("train.optimizer.adamw.weight_decay", {0, 1}, "pull towards zero"),
     // Seeds stand in run.json, where numbers are doubles: exact up to 2^53.
     Range("train.seeds", {0, 9'007'199'254'740'992}, "seed of a run"),
     Range("train.target_loss", {1e-9, 1'000}, "loss to reach"),
@@ -72,11 +84,20 @@ constexpr FieldRule kFieldRules[] = {
     Name("variant.name"),
     Block("variant.none"),
     Block("variant.ps"),
-    Choice("variant.ps.mode", "SYNC ASYNC"),
+    Choice("variant.ps.mode", "SYNC ASYNC BOUNDED K_OF_N"),
     Range("variant.ps.servers", {1, kServersMax}, "server processes", Sweep::kNotBuilt),
-    Choice("variant.ps.policy", "NONE"),
-    Choice("variant.ps.optimizer_on", "SERVER"),
+    Choice("variant.ps.policy", "NONE SNAPSHOT CHAIN"),
+    Choice("variant.ps.optimizer_on", "SERVER WORKER"),
+    Range("variant.ps.staleness", {0, 1'000'000}, "steps that the fastest worker may be ahead"),
+    Range("variant.ps.k", {1, kWorkersMax}, "pushes that make an update"),
     Choice("variant.ps.rate", "OVER_WORKERS FULL"),
+    Choice("variant.ps.late", "DROP APPLY"),
+    Choice("variant.ps.scale_by_staleness", "false true"),
+    Choice("variant.ps.placement", "SPLIT IN_TURN BY_SIZE"),
+    Range("variant.ps.replicas", {1, kReplicasMax}, "copies of a shard beside the primary"),
+    Choice("variant.ps.aggregated", "false true"),
+    Range("variant.ps.snapshot_every", {1, 1'000'000}, "steps between two snapshots"),
+    Choice("variant.ps.on_worker_loss", "STOP REPLACE SHRINK"),
     Block("variant.all_reduce"),
     Choice("variant.all_reduce.algorithm",
            "AUTO NAIVE STAR RING TREE DOUBLE_TREE HALVING_DOUBLING RECURSIVE_DOUBLING DIRECT "
@@ -94,7 +115,9 @@ constexpr FieldRule kFieldRules[] = {
     Range("fault.at.step", {1, 10'000'000}, "training step"),
     NotBuilt("fault.at.time", "today a fault happens at a step"),
     Text("fault.target"),
-    Choice("fault.kind", "KILL FREEZE RESTART DROP DUPLICATE CORRUPT DELAY NAN_GRADIENT"),
+    Text("fault.point"),
+    Choice("fault.kind",
+           "KILL FREEZE RESTART CRASH_POINT DROP DUPLICATE CORRUPT DELAY NAN_GRADIENT"),
     Text("fault.for"),
     Block("fault.message"),
     Range("fault.message.to", {0, kWorkersMax - 1}, "worker"),
@@ -112,7 +135,9 @@ constexpr FieldRule kFieldRules[] = {
     Range("trace.steps", {0, 1'000}, "steps that trace.json shows"),
 };
 
-bool IsAsync(const Variant& variant) { return variant.ps().mode() == Ps::ASYNC; }
+bool IsAsync(const Variant& variant) {
+  return variant.ps().mode() == Ps::ASYNC || variant.ps().mode() == Ps::BOUNDED;
+}
 bool IsPsExchange(const Variant& variant) {
   return variant.all_reduce().algorithm() == AllReduceSync::PS_EXCHANGE;
 }

@@ -41,6 +41,7 @@ struct FieldRule {
 inline constexpr int kNameLettersMax = 64;
 inline constexpr int kWorkersMax = 64;
 inline constexpr int kServersMax = 64;
+inline constexpr int kReplicasMax = 2;
 
 // nullopt: the field is not built yet.
 std::optional<FieldRule> FindRule(const std::string& pattern);

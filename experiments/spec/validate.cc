@@ -116,8 +116,6 @@ class Validator {
  private:
   // A field without a rule.
   bool Unknown(const FieldValue& value) {
-    // CheckConflicts names the mode that they conflict with, or their own mode is refused.
-    if (value.pattern == "variant.ps.staleness" || value.pattern == "variant.ps.k") return false;
     const google::protobuf::OneofDescriptor* oneof = value.field.real_containing_oneof();
     const size_t cut = value.path.rfind('.');
     const std::string parent = cut == std::string::npos ? "" : value.path.substr(0, cut);
@@ -178,11 +176,14 @@ void NoteAsyncBesideExact(const Experiment& experiment, const Places& places,
                           std::vector<SpecError>* notes) {
   if (experiment.reduction_order() != EXACT) return;
   for (const Variant& variant : experiment.variant()) {
-    if (variant.ps().mode() != Ps::ASYNC) continue;
+    const bool sums_some = variant.ps().mode() == Ps::K_OF_N;
+    if (!variant.has_ps() || variant.ps().mode() == Ps::SYNC) continue;
     notes->push_back({.place = places.Find("reduction_order"),
-                      .message = absl::StrCat("reduction_order: EXACT changes nothing for variant ",
-                                              variant.name(),
-                                              ": it applies each gradient alone and sums none")});
+                      .message = absl::StrCat(
+                          "reduction_order: EXACT changes nothing for variant ", variant.name(),
+                          sums_some ? ": which pushes an update has is a race"
+                                    : ": it applies each gradient alone and sums "
+                                      "none")});
   }
 }
 

@@ -1,11 +1,10 @@
 #include "ps_server/client/ps_client.h"
 
 #include <algorithm>
-#include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/check.h"
 #include "base/status.h"
 #include "ps_server/client/stream_set.h"
 
@@ -23,166 +22,132 @@ double MedianOf(std::vector<int64_t> values) {
   return static_cast<double>(*middle);
 }
 
+ClientCoreOptions CoreOptions(const PsClientOptions& options) {
+  ClientCoreOptions core = {.rank = options.rank,
+                            .incarnation = options.incarnation,
+                            .epoch = options.epoch,
+                            .layout = options.layout,
+                            .server_of_shard = options.server_of_shard,
+                            .limits = options.limits,
+                            .versions = options.versions};
+  for (size_t k = 0; k < options.servers.size(); ++k) {
+    core.server_names.push_back(
+        absl::StrCat("server ", k, " (", options.servers[k].ToString(), ")"));
+  }
+  return core;
+}
+
 class GrpcPsClient final : public PsClient {
  public:
   GrpcPsClient(const PsClientOptions& options, std::vector<ShardRange> ranges, const Clock& clock,
                const Abort& abort)
       : options_(options),
-        ranges_(std::move(ranges)),
         clock_(clock),
+        core_(CoreOptions(options), std::move(ranges)),
         streams_(
             options_.rank,
-            [this](size_t shard, const Frame& frame) { return OnFrame(shard, frame); }, clock,
+            [this](size_t index, const Frame& frame) { return OnFrame(index, frame); }, clock,
             abort) {}
 
   absl::Status Open();
+  bool initialized() const override { return core_.initialized(); }
+  int64_t resume_step() const override { return core_.resume_step(); }
+  absl::StatusOr<ResumePoint> Resume(std::optional<int64_t> own, bool restored) const override {
+    return core_.Resume(own, restored);
+  }
   absl::Status Init(std::span<const float> parameters) override;
   absl::Status Push(int64_t step, int64_t offset, std::span<const float> gradients) override;
   absl::Status Pull(int64_t step, std::span<float> parameters) override;
+  bool torn() const override { return core_.torn(); }
+  std::vector<int64_t> versions() const override { return core_.versions(); }
+  int64_t rejected() const override { return core_.rejected(); }
   absl::StatusOr<LinkCost> MeasureLink() override;
   Traffic traffic() const override { return streams_.traffic(); }
 
  private:
   using Wait = StreamSet::Wait;
-  // Elements of the flat space that still go to one server.
-  struct Rest {
-    int64_t begin = 0;
-    int64_t end = 0;
-  };
 
-  PsFrame Header(PsKind kind, size_t shard) const;
   Wait StartSync(const std::string& operation, int64_t grace_ms) const {
     return streams_.StartWait(operation, "sync_timeout_ms", options_.limits.sync_timeout_ms,
                               grace_ms);
   }
-  absl::Status SendRange(PsKind kind, int64_t step, int64_t offset, std::span<const float> values,
-                         const Wait& wait);
-  bool SendSome(PsKind kind, int64_t step, size_t shard, int64_t offset,
-                std::span<const float> values, Rest* rest);
+  absl::Status Run(const Wait& wait);
+  void FillWindows();
   absl::StatusOr<int64_t> RoundTripNs(int64_t payload_bytes, const Wait& wait);
-  absl::Status OnFrame(size_t shard, const Frame& frame);
-  absl::Status OnParameters(size_t shard, const Frame& frame);
-  absl::Status OnPong(size_t shard, const Frame& frame);
-  int64_t count_of(size_t shard) const { return ranges_[shard].count; }
-  int64_t total() const { return ranges_.back().offset + ranges_.back().count; }
+  absl::Status OnFrame(size_t index, const Frame& frame);
+  absl::Status OnPong(size_t index, const Frame& frame);
 
   const PsClientOptions options_;
-  const std::vector<ShardRange> ranges_;  // [shard]
   const Clock& clock_;
   std::vector<std::byte> ping_;  // sent from here, so it outlives the streams
-  std::span<float> target_;      // of the pull that runs
-  int64_t pull_step_ = 0;
-  StreamSet streams_;
+  int64_t pong_bytes_ = -1;      // payload of the ping under way; -1: none
+  ClientCore core_;              // likewise
+  StreamSet streams_;            // [i]: to core_.servers()[i]
 };
-
-PsFrame GrpcPsClient::Header(PsKind kind, size_t shard) const {
-  PsFrame header;
-  header.set_kind(kind);
-  header.set_worker(options_.rank);
-  header.set_incarnation(options_.incarnation);
-  header.set_epoch(options_.epoch);
-  header.set_shard(static_cast<int32_t>(shard));
-  return header;
-}
 
 absl::Status GrpcPsClient::Open() {
   const Wait wait =
       streams_.StartWait("connect", "connect_timeout_ms", options_.limits.connect_timeout_ms, 0);
-  for (size_t k = 0; k < ranges_.size(); ++k) {
-    ServerStream& stream = streams_.Add({static_cast<int32_t>(k), options_.servers[k],
-                                         options_.token, options_.limits.message_bytes_max});
-    PsFrame hello = Header(HELLO, k);
-    hello.set_layout(FingerprintOf(options_.layout));
-    hello.set_description(Describe(options_.layout));
-    for (const int64_t count : options_.layout.tensor_counts) hello.add_tensor_counts(count);
-    stream.Send(hello, {});
+  streams_.SetReopened([this](size_t index) { core_.HelloAgain(core_.servers()[index]); });
+  for (const int32_t server : core_.servers()) {
+    streams_.Add({.server = server,
+                  .endpoint = options_.servers[static_cast<size_t>(server)],
+                  .token = options_.token,
+                  .message_bytes_max = options_.limits.message_bytes_max});
   }
-  return streams_.AwaitAll(
-      wait, [this](size_t k) { return streams_[k].welcomed; },
-      [this](size_t k) {
-        return absl::StrCat("the welcome of shard ", k, " from ", streams_[k].name());
-      });
+  core_.Hello();
+  RETURN_IF_ERROR(Run(wait));
+  streams_.SetReopened(nullptr);
+  return absl::OkStatus();
 }
 
-absl::Status GrpcPsClient::Init(std::span<const float> parameters) {
-  return SendRange(INIT, 0, 0, parameters, StartSync("start values", 0));
-}
-
-absl::Status GrpcPsClient::Push(int64_t step, int64_t offset, std::span<const float> gradients) {
-  return SendRange(PUSH, step, offset, gradients,
-                   StartSync(absl::StrCat("push of step ", step), options_.limits.answer_grace_ms));
-}
-
-absl::Status GrpcPsClient::SendRange(PsKind kind, int64_t step, int64_t offset,
-                                     std::span<const float> values, const Wait& wait) {
-  RETURN_IF_ERROR(streams_.check());
-  const int64_t end = offset + static_cast<int64_t>(values.size());
-  if (offset < 0 || end > total()) {
-    return absl::InvalidArgumentError(absl::StrCat("worker ", options_.rank, ", ", wait.operation,
-                                                   ": elements [", offset, ", ", end, ") of ",
-                                                   total()));
-  }
-  const size_t servers = ranges_.size();
-  std::vector<Rest> rests(servers);
-  for (size_t k = 0; k < servers; ++k) {
-    rests[k] = {std::max(offset, ranges_[k].offset),
-                std::min(end, ranges_[k].offset + ranges_[k].count)};
-  }
-  for (;;) {
-    StreamSet::Awaited awaited;
-    for (size_t i = 0; i < servers; ++i) {
-      const size_t k = (static_cast<size_t>(options_.rank) + i) % servers;
-      if (SendSome(kind, step, k, offset, values, &rests[k])) continue;
-      absl::StrAppend(&awaited.what, awaited.what.empty() ? "" : ", ", streams_[k].name(),
-                      " to take ", rests[k].end - rests[k].begin, " more elements of shard ", k);
-      awaited.servers.push_back(streams_[k].member());
+// Until the core's operation is through.
+absl::Status GrpcPsClient::Run(const Wait& wait) {
+  const auto awaited = [this] {
+    StreamSet::Awaited missing{.what = core_.Awaited(), .servers = {}};
+    for (const int32_t server : core_.AwaitedServers()) {
+      missing.servers.push_back(absl::StrCat("server ", server));
     }
-    if (awaited.servers.empty()) return absl::OkStatus();
+    return missing;
+  };
+  while (true) {
+    FillWindows();
+    if (core_.done()) return absl::OkStatus();
     RETURN_IF_ERROR(streams_.Turn(wait, awaited));
   }
 }
 
-// Fills the window of one server; true when nothing is left for it.
-bool GrpcPsClient::SendSome(PsKind kind, int64_t step, size_t shard, int64_t offset,
-                            std::span<const float> values, Rest* rest) {
-  ServerStream& stream = streams_[shard];
-  const int64_t chunk = options_.limits.chunk_bytes / 4;
-  while (rest->begin < rest->end && stream.queued() < options_.limits.window_chunks) {
-    const int64_t count = std::min(chunk, rest->end - rest->begin);
-    PsFrame header = Header(kind, shard);
-    header.set_step(step);
-    header.set_offset(rest->begin - ranges_[shard].offset);
-    header.set_total(count_of(shard));
-    stream.Send(header, std::as_bytes(values.subspan(static_cast<size_t>(rest->begin - offset),
-                                                     static_cast<size_t>(count))));
-    rest->begin += count;
+void GrpcPsClient::FillWindows() {
+  const size_t servers = streams_.size();
+  for (size_t i = 0; i < servers; ++i) {
+    const size_t index = (static_cast<size_t>(options_.rank) + i) % servers;
+    ServerStream& stream = streams_[index];
+    while (stream.queued() < options_.limits.window_chunks) {
+      const std::optional<ClientFrame> frame = core_.Next(core_.servers()[index]);
+      if (!frame.has_value()) break;
+      stream.Send(frame->header, frame->payload);
+    }
   }
-  return rest->begin >= rest->end;
+}
+
+absl::Status GrpcPsClient::Init(std::span<const float> parameters) {
+  RETURN_IF_ERROR(streams_.check());
+  core_.Init(parameters);
+  return Run(StartSync("start values", 0));
+}
+
+absl::Status GrpcPsClient::Push(int64_t step, int64_t offset, std::span<const float> gradients) {
+  RETURN_IF_ERROR(streams_.check());
+  RETURN_IF_ERROR(core_.Push(step, offset, gradients));
+  return Run(StartSync(absl::StrCat("push of step ", step), options_.limits.answer_grace_ms));
 }
 
 // A server that waits for other workers gives up after sync_timeout_ms and names them: that word
 // may come later than our own clock says.
 absl::Status GrpcPsClient::Pull(int64_t step, std::span<float> parameters) {
   RETURN_IF_ERROR(streams_.check());
-  CHECK_EQ(static_cast<int64_t>(parameters.size()), total());
-  const Wait wait = StartSync(absl::StrCat("pull of step ", step), options_.limits.answer_grace_ms);
-  target_ = parameters;
-  pull_step_ = step;
-  for (size_t k = 0; k < streams_.size(); ++k) {
-    PsFrame header = Header(PULL, k);
-    header.set_step(step);
-    streams_[k].pulling = true;
-    streams_[k].pulled = 0;
-    streams_[k].Send(header, {});
-  }
-  absl::Status status = streams_.AwaitAll(
-      wait, [this](size_t k) { return !streams_[k].pulling; },
-      [this](size_t k) {
-        return absl::StrCat("parameters of shard ", k, " from ", streams_[k].name(), ": ",
-                            streams_[k].pulled, " of ", count_of(k), " elements are here");
-      });
-  target_ = {};
-  return status;
+  core_.Pull(step, parameters);
+  return Run(StartSync(absl::StrCat("pull of step ", step), options_.limits.answer_grace_ms));
 }
 
 absl::StatusOr<LinkCost> GrpcPsClient::MeasureLink() {
@@ -211,87 +176,49 @@ absl::StatusOr<LinkCost> GrpcPsClient::MeasureLink() {
 absl::StatusOr<int64_t> GrpcPsClient::RoundTripNs(int64_t payload_bytes, const Wait& wait) {
   RETURN_IF_ERROR(streams_.check());
   ServerStream& stream = streams_[0];
+  PsFrame ping;
+  ping.set_kind(PING);
+  ping.set_worker(options_.rank);
+  ping.set_incarnation(options_.incarnation);
+  ping.set_epoch(options_.epoch);
+  const auto shard = std::find(options_.server_of_shard.begin(), options_.server_of_shard.end(),
+                               core_.servers()[0]);
+  ping.set_shard(static_cast<int32_t>(shard - options_.server_of_shard.begin()));
   const int64_t start_ns = clock_.NowNs();
-  stream.pong_bytes = payload_bytes;
-  stream.Send(Header(PING, 0), Bytes(ping_).first(static_cast<size_t>(payload_bytes)));
-  const StreamSet::Awaited pong = {
-      absl::StrCat("the answer of ", stream.name(), " to a ping of ", payload_bytes, " bytes"),
-      {stream.member()}};
-  while (stream.pong_bytes >= 0) RETURN_IF_ERROR(streams_.Turn(wait, pong));
+  pong_bytes_ = payload_bytes;
+  stream.Send(ping, Bytes(ping_).first(static_cast<size_t>(payload_bytes)));
+  const auto pong = [&] {
+    return StreamSet::Awaited{
+        absl::StrCat("the answer of ", stream.name(), " to a ping of ", payload_bytes, " bytes"),
+        {stream.member()}};
+  };
+  while (pong_bytes_ >= 0) RETURN_IF_ERROR(streams_.Turn(wait, pong));
   return clock_.NowNs() - start_ns;
 }
 
-absl::Status GrpcPsClient::OnFrame(size_t shard, const Frame& frame) {
-  ServerStream& stream = streams_[shard];
-  switch (frame.header.kind()) {
-    case WELCOME:
-      stream.welcomed = true;
-      return absl::OkStatus();
-    case PARAMETERS:
-      return OnParameters(shard, frame);
-    case PONG:
-      return OnPong(shard, frame);
-    case REFUSED: {
-      const int code = frame.header.code();
-      const bool known = code > 0 && code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
-      const absl::Status refused(
-          known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kInternal,
-          absl::StrCat(stream.name(), " refused: ", frame.header.reason()));
-      return Blame(refused, {frame.header.blamed().begin(), frame.header.blamed().end()});
-    }
-    default:
-      return absl::InternalError(absl::StrCat(stream.name(), " sent a frame of kind ",
-                                              static_cast<int>(frame.header.kind())));
-  }
+absl::Status GrpcPsClient::OnFrame(size_t index, const Frame& frame) {
+  if (frame.header.kind() == PONG) return OnPong(index, frame);
+  return core_.OnFrame(core_.servers()[index], frame);
 }
 
-// A reply has our own steps at least, is one version throughout, and never goes back.
-absl::Status GrpcPsClient::OnParameters(size_t shard, const Frame& frame) {
-  ServerStream& stream = streams_[shard];
-  const PsFrame& header = frame.header;
-  const int64_t count = frame.payload_bytes / 4;
-  const bool first = stream.pulled == 0;
-  const int64_t version_min = std::max(pull_step_, stream.version);
-  if (!stream.pulling || target_.empty() || header.shard() != static_cast<int32_t>(shard) ||
-      header.step() != pull_step_ || header.total() != count_of(shard) ||
-      frame.payload_bytes % 4 != 0 || count == 0 || header.offset() != stream.pulled ||
-      count > count_of(shard) - stream.pulled || header.version() < version_min ||
-      (!first && header.version() != stream.version)) {
-    return absl::InternalError(
-        absl::StrCat(stream.name(), " sent parameters out of turn: step ", header.step(),
-                     ", version ", header.version(), " of shard ", header.shard(), ", ",
-                     frame.payload_bytes, " bytes at element ", header.offset(), " of ",
-                     header.total(), "; expected step ", pull_step_, ", version ", version_min,
-                     " of shard ", shard, " at element ", stream.pulled, " of ", count_of(shard)));
-  }
-  auto* to = reinterpret_cast<std::byte*>(target_.data() + ranges_[shard].offset + stream.pulled);
-  for (const Bytes piece : frame.payload) {
-    std::memcpy(to, piece.data(), piece.size());
-    to += piece.size();
-  }
-  stream.version = header.version();
-  stream.pulled += count;
-  if (stream.pulled == count_of(shard)) stream.pulling = false;
-  return absl::OkStatus();
-}
-
-absl::Status GrpcPsClient::OnPong(size_t shard, const Frame& frame) {
-  ServerStream& stream = streams_[shard];
-  if (stream.pong_bytes != frame.payload_bytes) {
-    return absl::InternalError(absl::StrCat(stream.name(), " answered a ping of ",
-                                            stream.pong_bytes, " bytes with ", frame.payload_bytes,
+absl::Status GrpcPsClient::OnPong(size_t index, const Frame& frame) {
+  if (index != 0 || pong_bytes_ != frame.payload_bytes) {
+    return absl::InternalError(absl::StrCat(streams_[index].name(), " answered a ping of ",
+                                            pong_bytes_, " bytes with ", frame.payload_bytes,
                                             " (-1: there was no ping)"));
   }
-  stream.pong_bytes = -1;
+  pong_bytes_ = -1;
   return absl::OkStatus();
 }
 
 absl::Status CheckOptions(const PsClientOptions& options) {
   const auto servers = static_cast<int32_t>(options.servers.size());
-  if (servers != options.layout.shards) {
+  const bool placed = std::all_of(options.server_of_shard.begin(), options.server_of_shard.end(),
+                                  [&](int32_t server) { return server >= 0 && server < servers; });
+  if (static_cast<int32_t>(options.server_of_shard.size()) != options.layout.shards || !placed) {
     return absl::InvalidArgumentError(absl::StrCat("worker ", options.rank, ": ", servers,
                                                    " servers for ", options.layout.shards,
-                                                   " shards; expected one each"));
+                                                   " shards; expected one of them for each"));
   }
   const int64_t frame_bytes = options.limits.chunk_bytes + kFrameHeaderBytesMax;
   if (frame_bytes > options.limits.message_bytes_max) {
@@ -305,12 +232,18 @@ absl::Status CheckOptions(const PsClientOptions& options) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<PsClient>> PsClient::Connect(const PsClientOptions& options,
+absl::StatusOr<std::unique_ptr<PsClient>> PsClient::Connect(const PsClientOptions& asked,
                                                             const Clock& clock,
                                                             const Abort& abort) {
+  PsClientOptions options = asked;
+  if (options.server_of_shard.empty()) {
+    options.server_of_shard.resize(options.servers.size());
+    std::iota(options.server_of_shard.begin(), options.server_of_shard.end(), 0);
+  }
   RETURN_IF_ERROR(CheckOptions(options));
-  ASSIGN_OR_RETURN(std::vector<ShardRange> ranges,
-                   Partition(options.layout.tensor_counts, options.layout.shards));
+  ASSIGN_OR_RETURN(
+      std::vector<ShardRange> ranges,
+      Partition(options.layout.tensor_counts, options.layout.shards, options.layout.placement));
   auto client = std::make_unique<GrpcPsClient>(options, std::move(ranges), clock, abort);
   RETURN_IF_ERROR(client->Open());
   return std::unique_ptr<PsClient>(std::move(client));

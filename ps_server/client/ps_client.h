@@ -1,13 +1,15 @@
-// ps_client.h: what a worker links to speak to its parameter servers: start values, push, pull.
-// One stream per server; shard i lives at server i. Chunks of limits.chunk_bytes go to the servers
-// in turn, beginning at server rank % servers, so that workers do not queue at the same one; at
-// most limits.window_chunks wait at a stream. Gradients are sent from where they are, without a
-// copy. Bytes per worker and step: sends S and receives S (each server: n * S / s in and out).
+// ps_client.h: what a worker links to speak to its parameter servers: start values, push, pull. The
+// protocol is client_core.h's; here it runs over gRPC, one stream per server that is the head of a
+// shard's chain. Chunks of limits.chunk_bytes go to the servers in turn, beginning at server rank %
+// servers, so that workers do not queue at the same one; at most limits.window_chunks wait at a
+// stream. f32 gradients are sent from where they are, without a copy, where a shard is one piece of
+// the flat space. Bytes per worker and step: sends S and receives S (each server: n * S / s in and
+// out).
 // Errors, each with worker, server, shard, step and elapsed time where they apply:
 //   DeadlineExceeded   limits.connect_timeout_ms or limits.sync_timeout_ms passed; the server says
 //                      which workers are missing, or is blamed itself when it says nothing
-//   Unavailable        a server is gone; it is blamed
-//   what a server refuses (InvalidArgument, FailedPrecondition, ...), with its reason
+//   Unavailable        a server is gone; it is blamed. While connecting only after a few tries
+//   what client_core.h says
 // After an error the client is dead: every later call fails with it. Waits end at once when `abort`
 // is requested, with its reason. Threads: one object, one call at a time, not always from the same
 // thread; I/O happens in the calling thread.
@@ -15,6 +17,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,18 +30,21 @@
 #include "base/link_cost.h"
 #include "base/socket.h"
 #include "base/traffic.h"
+#include "ps_server/client/client_core.h"
 #include "ps_server/core/partition.h"
 
 namespace lockstep {
 
 struct PsClientOptions {
-  std::vector<Endpoint> servers;  // [shard]
-  int32_t rank = 0;
-  int64_t incarnation = 0;  // larger in each later life of the same rank
+  std::vector<Endpoint> servers;              // [server]
+  std::vector<int32_t> server_of_shard = {};  // [shard]: head of its chain; empty: server = shard
+  int32_t rank = 0;                           // index of the worker
+  int64_t incarnation = 0;                    // larger in each later life of the same rank
   int64_t epoch = 0;
   std::string token;
-  PsLayout layout;  // shards must equal servers.size()
+  PsLayout layout;
   Limits limits;
+  std::vector<int64_t> versions = {};  // ClientCoreOptions::versions
 };
 
 class PsClient {
@@ -49,19 +55,34 @@ class PsClient {
                                                            const Clock& clock, const Abort& abort);
   virtual ~PsClient() = default;
 
-  // Rank 0: the start values, whole flat space. They must stay as they are until Pull(0) has
-  // returned.
+  // Every shard has its start values already.
+  virtual bool initialized() const = 0;
+  // The least step of this worker that any shard had applied when it connected; and where the
+  // worker goes on: ClientCore::Resume.
+  virtual int64_t resume_step() const = 0;
+  virtual absl::StatusOr<ResumePoint> Resume(std::optional<int64_t> own, bool restored) const = 0;
+
+  // Rank 0, if !initialized(): the start values, whole flat space. They must stay as they are until
+  // Pull(0) has returned.
   virtual absl::Status Init(std::span<const float> parameters) = 0;
   // Gradients of the flat space's elements [offset, offset + gradients.size()) for `step`, 1-based.
   // The pushes of a step cover the space once, in any order; an empty one does nothing. `gradients`
   // must stay as they are until Pull(step) has returned or the client is destroyed.
   virtual absl::Status Push(int64_t step, int64_t offset, std::span<const float> gradients) = 0;
-  // SYNC: waits until every shard has applied `step` steps (0: the start values), and fetches the
-  // whole flat space. ASYNC: fetches it as it stands once this worker's own push of `step` is
-  // applied.
+  // Fetches the whole flat space once every shard answers for this worker's push of `step` (0: the
+  // start values). SYNC: as it is after `step` steps. ASYNC: as it stands. BOUNDED: as it stands
+  // once all others are far enough. K_OF_N: as it stands once the push is part of an update, or was
+  // dropped.
   virtual absl::Status Pull(int64_t step, std::span<float> parameters) = 0;
+  // The last Pull failed half-way: its target holds parts of two versions.
+  virtual bool torn() const = 0;
+  // [shard]: the newest version that this worker was given.
+  virtual std::vector<int64_t> versions() const = 0;
+  // K_OF_N: pushes that a shard has dropped, so far.
+  virtual int64_t rejected() const = 0;
 
-  // Ping-pong with server 0, small and large messages, before Init; rank 0 alone should call it.
+  // Ping-pong with the first server, small and large messages, before Init; rank 0 alone should
+  // call it.
   virtual absl::StatusOr<LinkCost> MeasureLink() = 0;
 
   virtual Traffic traffic() const = 0;

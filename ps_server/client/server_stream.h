@@ -73,13 +73,6 @@ class ServerStream {
   const std::string& name() const { return name_; }      // "server 1 (127.0.0.1:4000)"
   const Traffic& traffic() const { return traffic_; }
 
-  // The part of PsClient's state that belongs to this server.
-  bool welcomed = false;
-  bool pulling = false;
-  int64_t pulled = 0;       // elements of the reply
-  int64_t version = 0;      // newest one that a reply had
-  int64_t pong_bytes = -1;  // payload of the ping under way; -1: none
-
  private:
   void ReadNext();
   void WriteNext();

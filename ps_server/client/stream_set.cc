@@ -23,14 +23,15 @@ gpr_timespec AfterNs(int64_t ns) {
 }  // namespace
 
 StreamSet::~StreamSet() {
-  for (const auto& stream : streams_) stream->Cancel();
+  for (Slot& slot : slots_) retired_.push_back(std::move(slot.stream));
+  for (const auto& stream : retired_) stream->Cancel();
   queue_->Shutdown();
   if (!Drain()) {
     // gRPC may still write to these: they are left to it for good.
-    for (auto& stream : streams_) static_cast<void>(stream.release());
+    for (auto& stream : retired_) static_cast<void>(stream.release());
     static_cast<void>(queue_.release());
   }
-  streams_.clear();
+  retired_.clear();
   // The caller's memory can't be left to gRPC: once reused, a server could take its bytes for
   // gradients. To end the process is then the only way that keeps the results right.
   int slices = 0;
@@ -51,9 +52,16 @@ bool StreamSet::Drain() {
   return false;
 }
 
-ServerStream& StreamSet::Add(const ServerStream::Options& options) {
-  streams_.push_back(std::make_unique<ServerStream>(options, queue_.get(), lent_));
-  return *streams_.back();
+void StreamSet::Add(const ServerStream::Options& options) {
+  slots_.push_back({.options = options, .stream = nullptr, .tries = 0, .reopen_ns = std::nullopt});
+  Open(&slots_.back());
+}
+
+void StreamSet::Open(Slot* slot) {
+  if (slot->stream != nullptr) retired_.push_back(std::move(slot->stream));
+  slot->stream = std::make_unique<ServerStream>(slot->options, queue_.get(), lent_);
+  ++slot->tries;
+  slot->reopen_ns.reset();
 }
 
 StreamSet::Wait StreamSet::StartWait(const std::string& operation, const char* limit,
@@ -62,39 +70,57 @@ StreamSet::Wait StreamSet::StartWait(const std::string& operation, const char* l
   return {operation, limit, timeout_ms, now_ns, now_ns + (timeout_ms + grace_ms) * kNsPerMs};
 }
 
-absl::Status StreamSet::Turn(const Wait& wait, const Awaited& awaited) {
+absl::Status StreamSet::Turn(const Wait& wait, const std::function<Awaited()>& awaited) {
   RETURN_IF_ERROR(failed_);
   const absl::Status aborted = abort_.status();
   if (!aborted.ok()) return Fail(aborted, wait);
   const int64_t now_ns = clock_.NowNs();
   if (now_ns >= wait.deadline_ns) {
+    const Awaited missing = awaited();
     const absl::Status late = absl::DeadlineExceededError(
-        absl::StrCat("waited ", (now_ns - wait.start_ns) / kNsPerMs, " ms for ", awaited.what,
+        absl::StrCat("waited ", (now_ns - wait.start_ns) / kNsPerMs, " ms for ", missing.what,
                      " (limits.", wait.limit, " ", wait.timeout_ms, ")"));
-    return Fail(Blame(late, awaited.servers), wait);
+    return Fail(Blame(late, missing.servers), wait);
   }
+  if (reopened_) ReopenDue(now_ns);
   void* raw = nullptr;
   bool ok = false;
   const int64_t slice_ns = std::min(kSliceMs * kNsPerMs, wait.deadline_ns - now_ns);
   if (queue_->AsyncNext(&raw, &ok, AfterNs(slice_ns)) != grpc::CompletionQueue::GOT_EVENT) {
     return absl::OkStatus();
   }
-  const auto* tag = static_cast<ServerStream::Tag*>(raw);
-  const auto found = std::find_if(streams_.begin(), streams_.end(),
-                                  [&](const auto& s) { return s.get() == tag->stream; });
-  const auto shard = static_cast<size_t>(found - streams_.begin());
-  const absl::Status status = tag->stream->OnEvent(
-      tag->op, ok, [&](const Frame& frame) { return on_frame_(shard, frame); });
+  const absl::Status status = Handle(*static_cast<ServerStream::Tag*>(raw), ok);
   return status.ok() ? status : Fail(status, wait);
 }
 
-absl::Status StreamSet::AwaitAll(const Wait& wait, const std::function<bool(size_t shard)>& done,
-                                 const std::function<std::string(size_t shard)>& what) {
-  RETURN_IF_ERROR(failed_);
-  for (size_t k = 0; k < streams_.size(); ++k) {
-    while (!done(k)) RETURN_IF_ERROR(Turn(wait, {what(k), {streams_[k]->member()}}));
+absl::Status StreamSet::Handle(const ServerStream::Tag& tag, bool ok) {
+  const auto slot = std::find_if(slots_.begin(), slots_.end(),
+                                 [&](const Slot& s) { return s.stream.get() == tag.stream; });
+  if (slot == slots_.end()) return absl::OkStatus();  // of a stream that was opened again since
+  const auto index = static_cast<size_t>(slot - slots_.begin());
+  const absl::Status status =
+      tag.stream->OnEvent(tag.op, ok, [&](const Frame& frame) { return on_frame_(index, frame); });
+  if (tag.op != ServerStream::Op::kFinish) return status;
+  if (MayReopen(status, &*slot)) return absl::OkStatus();
+  if (slot->tries == 1) return status;
+  return Blame(absl::Status(status.code(),
+                            absl::StrCat(status.message(), ", tried ", slot->tries, " times")),
+               BlamedBy(status));
+}
+
+bool StreamSet::MayReopen(const absl::Status& ended, Slot* slot) {
+  if (!reopened_ || !absl::IsUnavailable(ended) || slot->tries >= kConnectTriesMax) return false;
+  const int64_t pause_ms = kFirstPauseMs << (slot->tries - 1);
+  slot->reopen_ns = clock_.NowNs() + pause_ms * kNsPerMs;
+  return true;
+}
+
+void StreamSet::ReopenDue(int64_t now_ns) {
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (!slots_[i].reopen_ns.has_value() || now_ns < *slots_[i].reopen_ns) continue;
+    Open(&slots_[i]);
+    reopened_(i);
   }
-  return absl::OkStatus();
 }
 
 absl::Status StreamSet::Fail(const absl::Status& status, const Wait& wait) {
@@ -104,7 +130,8 @@ absl::Status StreamSet::Fail(const absl::Status& status, const Wait& wait) {
 
 Traffic StreamSet::traffic() const {
   Traffic sum;
-  for (const auto& stream : streams_) sum += stream->traffic();
+  for (const Slot& slot : slots_) sum += slot.stream->traffic();
+  for (const auto& stream : retired_) sum += stream->traffic();
   return sum;
 }
 

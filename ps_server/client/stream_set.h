@@ -1,10 +1,11 @@
 // stream_set.h: a worker's streams to all its servers, and every wait on them: each has a deadline,
 // looks at the abort, and names what is missing and from whom. No protocol: PsClient says what is
-// sent and what a received frame means. After an error the set is dead: every later wait and
-// check() fails with it. The destructor cancels the streams, and returns when gRPC no longer reads
-// from memory that was sent. Errors: DeadlineExceeded (blames the server that did not answer),
-// Unavailable (a server is gone, blamed), the abort's reason, what `on_frame` returns. One thread
-// at a time.
+// sent and what a received frame means. While streams are being opened one that the server ends as
+// unavailable is opened again, kConnectTriesMax times in all, after pauses that double. After an
+// error the set is dead: every later wait and check() fails with it. The destructor cancels the
+// streams, and returns when gRPC no longer reads from memory that was sent. Errors:
+// DeadlineExceeded (blames the servers that did not answer), Unavailable (a server is gone,
+// blamed), the abort's reason, what `on_frame` returns. One thread at a time.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,10 @@
 
 namespace lockstep {
 
+// Servers are bound before anybody hears of them, so a second that one is away is long.
+inline constexpr int kConnectTriesMax = 5;
+inline constexpr int64_t kFirstPauseMs = 50;
+
 class StreamSet {
  public:
   // A wait: for what, until when, and which limit says so.
@@ -33,12 +39,14 @@ class StreamSet {
     int64_t start_ns = 0;
     int64_t deadline_ns = 0;
   };
-  // What would end it.
+  // What would end it. Asked for only when it did not end.
   struct Awaited {
     std::string what;
     std::vector<std::string> servers;  // who have to do something, "server 1"
   };
-  using OnFrame = std::function<absl::Status(size_t shard, const Frame& frame)>;
+  // `index`: of the stream, in the order of Add.
+  using OnFrame = std::function<absl::Status(size_t index, const Frame& frame)>;
+  using OnReopened = std::function<void(size_t index)>;
 
   // `clock` and `abort` must outlive the set.
   StreamSet(int32_t rank, OnFrame on_frame, const Clock& clock, const Abort& abort)
@@ -47,24 +55,34 @@ class StreamSet {
   StreamSet(const StreamSet&) = delete;
   StreamSet& operator=(const StreamSet&) = delete;
 
-  // Starts the call to the next server; its shard is the number of streams before.
-  ServerStream& Add(const ServerStream::Options& options);
-  size_t size() const { return streams_.size(); }
-  ServerStream& operator[](size_t shard) const { return *streams_[shard]; }
+  // Starts the call to the next server.
+  void Add(const ServerStream::Options& options);
+  size_t size() const { return slots_.size(); }
+  ServerStream& operator[](size_t index) const { return *slots_[index].stream; }
 
+  // Until it is called with nothing, streams are being opened; `reopened` hears of a new one.
+  void SetReopened(OnReopened reopened) { reopened_ = std::move(reopened); }
   // `grace_ms`: how much later than our own clock says a server's own word may come.
   Wait StartWait(const std::string& operation, const char* limit, int64_t timeout_ms,
                  int64_t grace_ms) const;
   // Handles one event, or returns after a short while without one.
-  absl::Status Turn(const Wait& wait, const Awaited& awaited);
-  // Until every stream is `done`; `what` says what one that isn't owes.
-  absl::Status AwaitAll(const Wait& wait, const std::function<bool(size_t shard)>& done,
-                        const std::function<std::string(size_t shard)>& what);
+  absl::Status Turn(const Wait& wait, const std::function<Awaited()>& awaited);
   const absl::Status& check() const { return failed_; }
 
   Traffic traffic() const;
 
  private:
+  struct Slot {
+    ServerStream::Options options;
+    std::unique_ptr<ServerStream> stream;
+    int tries = 0;
+    std::optional<int64_t> reopen_ns;  // its stream has ended, and is opened again then
+  };
+
+  void Open(Slot* slot);
+  void ReopenDue(int64_t now_ns);
+  bool MayReopen(const absl::Status& ended, Slot* slot);
+  absl::Status Handle(const ServerStream::Tag& tag, bool ok);
   absl::Status Fail(const absl::Status& status, const Wait& wait);
   bool Drain();
 
@@ -72,10 +90,12 @@ class StreamSet {
   const OnFrame on_frame_;
   const Clock& clock_;
   const Abort& abort_;
+  OnReopened reopened_;
   absl::Status failed_;
   std::unique_ptr<grpc::CompletionQueue> queue_ = std::make_unique<grpc::CompletionQueue>();
   const std::shared_ptr<LentMemory> lent_ = std::make_shared<LentMemory>();  // see ServerStream
-  std::vector<std::unique_ptr<ServerStream>> streams_;                       // [shard]
+  std::vector<Slot> slots_;
+  std::vector<std::unique_ptr<ServerStream>> retired_;  // ended; gRPC may still have events of them
 };
 
 }  // namespace lockstep

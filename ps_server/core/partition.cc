@@ -1,17 +1,27 @@
 #include "ps_server/core/partition.h"
 
 #include <algorithm>
-#include <bit>
 #include <numeric>
 #include <span>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "base/fingerprint.h"
 #include "base/status.h"
 
 namespace lockstep {
 namespace {
+
+const char* NameOf(PsPlacement placement) {
+  switch (placement) {
+    case PsPlacement::kSplit:
+      return "split";
+    case PsPlacement::kInTurn:
+      return "in turn";
+    case PsPlacement::kBySize:
+      return "by size";
+  }
+  return "no placement";
+}
 
 // Every place where a shard may begin, in ascending order; the first is 0.
 std::vector<int64_t> BlockStarts(const std::vector<int64_t>& tensor_counts) {
@@ -42,35 +52,16 @@ void AddParts(const std::vector<int64_t>& tensor_counts, std::vector<ShardRange>
       if (position == range->offset + range->count) ++range;
       const int64_t count =
           std::min(tensor_counts[i] - offset, range->offset + range->count - position);
-      range->parts.push_back({static_cast<int32_t>(i), offset, count});
+      range->parts.push_back(
+          {.tensor = static_cast<int32_t>(i), .flat = position, .offset = offset, .count = count});
       offset += count;
       position += count;
     }
   }
 }
 
-}  // namespace
-
-absl::StatusOr<int64_t> CountElements(const std::vector<int64_t>& tensor_counts) {
-  int64_t total = 0;
-  for (size_t i = 0; i < tensor_counts.size(); ++i) {
-    if (tensor_counts[i] < 0 || tensor_counts[i] > kElementsMax - total) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "tensor ", i, " of the layout has ", tensor_counts[i],
-          " elements; expected at least 0 each and at most ", kElementsMax, " in all"));
-    }
-    total += tensor_counts[i];
-  }
-  if (total == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the layout has no elements in ", tensor_counts.size(), " tensors; expected at least 1"));
-  }
-  return total;
-}
-
-absl::StatusOr<std::vector<ShardRange>> Partition(const std::vector<int64_t>& tensor_counts,
-                                                  int32_t shards) {
-  ASSIGN_OR_RETURN(const int64_t total, CountElements(tensor_counts));
+absl::StatusOr<std::vector<ShardRange>> Split(const std::vector<int64_t>& tensor_counts,
+                                              int64_t total, int32_t shards) {
   const std::vector<int64_t> starts = BlockStarts(tensor_counts);
   const auto blocks = static_cast<int64_t>(starts.size());
   if (shards < 1 || shards > blocks) {
@@ -97,27 +88,102 @@ absl::StatusOr<std::vector<ShardRange>> Partition(const std::vector<int64_t>& te
   return ranges;
 }
 
+// [tensor]: its shard; -1: it is empty.
+std::vector<int32_t> ShardOfTensors(const std::vector<int64_t>& tensor_counts, int32_t shards,
+                                    PsPlacement placement) {
+  std::vector<size_t> order(tensor_counts.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (placement == PsPlacement::kBySize) {
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return tensor_counts[a] > tensor_counts[b]; });
+  }
+  std::vector<int32_t> shard_of(tensor_counts.size(), -1);
+  std::vector<int64_t> elements(static_cast<size_t>(shards), 0);
+  for (const size_t i : order) {
+    if (tensor_counts[i] == 0) continue;
+    auto shard = static_cast<int64_t>(i) % shards;
+    if (placement == PsPlacement::kBySize) {
+      shard = std::min_element(elements.begin(), elements.end()) - elements.begin();
+    }
+    shard_of[i] = static_cast<int32_t>(shard);
+    elements[static_cast<size_t>(shard)] += tensor_counts[i];
+  }
+  return shard_of;
+}
+
+absl::StatusOr<std::vector<ShardRange>> PlaceWholeTensors(const std::vector<int64_t>& tensor_counts,
+                                                          int32_t shards, PsPlacement placement) {
+  // Compared before anything is allocated for a number of shards that may come from the network.
+  if (shards < 1 || shards > static_cast<int64_t>(tensor_counts.size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(tensor_counts.size(), " whole tensors, placed ", NameOf(placement),
+                     ", cannot be spread over ", shards, " shards; use 1 to ", tensor_counts.size(),
+                     " servers, or placement SPLIT"));
+  }
+  const std::vector<int32_t> shard_of = ShardOfTensors(tensor_counts, shards, placement);
+  std::vector<ShardRange> ranges(static_cast<size_t>(shards));
+  int64_t flat = 0;
+  for (size_t i = 0; i < tensor_counts.size(); ++i) {
+    if (shard_of[i] < 0) continue;
+    ShardRange& range = ranges[static_cast<size_t>(shard_of[i])];
+    if (range.parts.empty()) range.offset = flat;
+    range.parts.push_back(
+        {.tensor = static_cast<int32_t>(i), .flat = flat, .offset = 0, .count = tensor_counts[i]});
+    range.count += tensor_counts[i];
+    flat += tensor_counts[i];
+  }
+  for (size_t k = 0; k < ranges.size(); ++k) {
+    if (!ranges[k].parts.empty()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "shard ", k, " of ", shards, " gets no tensor when ", tensor_counts.size(),
+        " are placed whole, ", NameOf(placement), "; use fewer servers, or placement SPLIT"));
+  }
+  return ranges;
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> CountElements(const std::vector<int64_t>& tensor_counts) {
+  int64_t total = 0;
+  for (size_t i = 0; i < tensor_counts.size(); ++i) {
+    if (tensor_counts[i] < 0 || tensor_counts[i] > kElementsMax - total) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor ", i, " of the layout has ", tensor_counts[i],
+          " elements; expected at least 0 each and at most ", kElementsMax, " in all"));
+    }
+    total += tensor_counts[i];
+  }
+  if (total == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the layout has no elements in ", tensor_counts.size(), " tensors; expected at least 1"));
+  }
+  return total;
+}
+
+absl::StatusOr<std::vector<ShardRange>> Partition(const std::vector<int64_t>& tensor_counts,
+                                                  int32_t shards, PsPlacement placement) {
+  ASSIGN_OR_RETURN(const int64_t total, CountElements(tensor_counts));
+  if (placement == PsPlacement::kSplit) return Split(tensor_counts, total, shards);
+  return PlaceWholeTensors(tensor_counts, shards, placement);
+}
+
 std::string Describe(const PsLayout& layout) {
-  const char* order =
-      layout.order == PsOrder::kExact ? "sums in exact order" : "sums in rank order";
   const int64_t total =
       std::accumulate(layout.tensor_counts.begin(), layout.tensor_counts.end(), int64_t{0});
-  return absl::StrFormat(
-      "%s, f32, %d parameters in %d tensors, %d shards, %d workers, sgd learning_rate %.9g "
-      "momentum %.9g, sum divided by %.9g",
-      layout.mode == PsMode::kAsync ? "async" : absl::StrCat("sync, ", order), total,
-      layout.tensor_counts.size(), layout.shards, layout.world_size, layout.sgd.learning_rate,
-      layout.sgd.momentum, layout.sgd.divisor);
+  return absl::StrCat(Describe(layout.rules), ", ", total, " parameters in ",
+                      layout.tensor_counts.size(), " tensors, ", NameOf(layout.placement), ", ",
+                      layout.shards, " shards, ", layout.world_size, " workers");
 }
 
 uint64_t FingerprintOf(const PsLayout& layout) {
-  std::vector<int64_t> words = {static_cast<int64_t>(layout.mode),
-                                static_cast<int64_t>(layout.order),
-                                layout.shards,
-                                layout.world_size,
-                                std::bit_cast<int32_t>(layout.sgd.learning_rate),
-                                std::bit_cast<int32_t>(layout.sgd.momentum),
-                                std::bit_cast<int32_t>(layout.sgd.divisor)};
+  const std::vector<int64_t> words = {static_cast<int64_t>(StateFingerprintOf(layout)),
+                                      static_cast<int64_t>(layout.placement), layout.shards};
+  return Fingerprint64(std::as_bytes(std::span(words)));
+}
+
+uint64_t StateFingerprintOf(const PsLayout& layout) {
+  std::vector<int64_t> words = {static_cast<int64_t>(FingerprintOf(layout.rules)),
+                                layout.world_size};
   words.insert(words.end(), layout.tensor_counts.begin(), layout.tensor_counts.end());
   return Fingerprint64(std::as_bytes(std::span(words)));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
 
 #include "base/numeric/exact.h"
 #include "base/numeric/fold.h"
@@ -61,9 +62,12 @@ NonFiniteValue FirstNonFinite(const Block& block, int32_t tensor, int64_t start)
 }  // namespace
 
 void SumInRankOrder(std::span<float* const> pushes, int64_t count) {
-  for (size_t r = 1; r < pushes.size(); ++r) {
-    Fold(Dtype::kF32, ReduceOp::kSum, pushes[r], pushes[0], count);
-  }
+  if (pushes.size() < 2) return;
+  std::vector<const std::byte*> sources;
+  sources.reserve(pushes.size());
+  for (const float* push : pushes) sources.push_back(reinterpret_cast<const std::byte*>(push));
+  auto* sum = reinterpret_cast<std::byte*>(pushes[0]);
+  FoldAll(Dtype::kF32, ReduceOp::kSum, {.sources = sources, .targets = {&sum, 1}}, count);
 }
 
 std::optional<NonFiniteValue> SumExactly(const std::vector<TensorPart>& parts, float divisor,

@@ -2,29 +2,39 @@
 // (state, event, now) -> (state, messages). The same code runs behind gRPC and in a simulator.
 //
 // A worker pushes its gradients of the whole shard for one step in chunks, which are staged. Whose
-// complete pushes make an update, and when, is the mode's policy (update_policy.h): SYNC waits for
-// all n workers and sums their pushes (push_sum.h); ASYNC takes each alone, at once. Then SGD with
-// momentum is applied and version += 1. So a push is atomic, and in SYNC the bits do not depend on
-// timing. A pull waits until its worker's own push is applied. Invariants:
+// complete pushes make an update, when, and who may read it, is the mode's policy
+// (update_policy.h). They are summed (push_sum.h), the optimizer's step is made and version += 1.
+// So a push is atomic, and in SYNC the bits do not depend on timing. MEAN (rules.optimizer.divisor
+// is world_size) divides by the number of pushes in the update: all workers, those who are left of
+// them, or k. A pull waits until its worker's own push is applied, and as long as the mode's bound
+// says. Invariants:
 //  1. Update identity is (worker, incarnation, step, shard). A chunk of an applied step, or of
 //     elements staged already, is taken as delivered and counted, never applied again. A barrier
 //     counts identities, not requests.
 //  2. Steps of a worker come one by one: only its last applied step + 1 is staged, a later one is
-//     refused. So workers x steps pushes make exactly as many updates (ASYNC), or one a step
-//     (SYNC).
+//     refused. So workers x steps pushes make exactly as many updates (ASYNC, BOUNDED), or one a
+//     step (SYNC); K_OF_N: each is accepted, as part of one update, or rejected: dropped for good.
 //  3. A worker that attaches again starts its unfinished push anew; a finished one stays. A newer
-//     incarnation discards all that the older one staged; an older one is refused for good.
-//  4. A reply is the version it names, however late it is sent: the parameters of a reply that is
-//     still held are never written to (the next update then works on a copy). A worker is owed one
-//     reply at most, so there are at most n copies, and one of the start values: whoever has not
-//     pushed yet starts from those, however far others are. A worker's versions never go back.
+//     incarnation discards all that the older one staged; an older one is refused for good. A new
+//     group discards all that is staged, and everybody attaches again.
+//  4. A reply is the version it names, however late it is sent: parameters that somebody still
+//     holds are never written to (the next update then goes to another buffer). A worker is owed
+//     one reply at most, so there are at most n copies. One more is kept for who is behind: the
+//     start values, until all have pushed; where all read one version a step (SYNC, and BOUNDED
+//     with staleness 0) that of the step before, for who asks late, or was replaced and makes its
+//     step again. A worker's versions go back only where it goes back to an earlier step.
 //  5. Staged bytes <= n * shard bytes <= staged_bytes_max, checked by Create.
-//  6. SYNC: when a pull has waited for sync_timeout_ms the shard is dead: it refuses that and every
-//     later event with one DeadlineExceeded that names the missing workers, so all workers hear the
-//     same. ASYNC: only that worker is refused; what it waited for is its own push.
-//  7. SYNC: a worker's last applied step is the version. ASYNC: the version is the sum of them.
+//  6. SYNC, K_OF_N: when a pull has waited for sync_timeout_ms the shard is dead until a new group
+//     comes: it refuses that and every later event with one DeadlineExceeded that names the missing
+//     workers, so all workers hear the same. ASYNC, BOUNDED: only that worker is refused.
+//  7. SYNC: the last applied step of whoever is present is the version. ASYNC, BOUNDED: the version
+//     is the sum of them.
 //  8. EXACT: blocks are counted from the start of each tensor, wherever the shard was cut, so that
 //     any number of servers makes the same bits as one sum over the whole flat space.
+//  9. BOUNDED: a reply to a pull of step t contains every push of whoever is present up to step
+//     t - staleness.
+// 10. K_OF_N: whoever can still push is waited for; who has made rules.steps is not, so the last
+//     updates are of fewer than k pushes.
 // Units: elements (float) unless said; times in ns. Pure: no I/O, no threads, no clock.
 // Paper: Li et al., Scaling Distributed Machine Learning with the Parameter Server, OSDI 2014.
 #pragma once
@@ -39,8 +49,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/numeric/sgd.h"
 #include "ps_server/core/partition.h"
+#include "ps_server/core/rules.h"
+#include "ps_server/core/shard_state.h"
 #include "ps_server/core/staging.h"
 #include "ps_server/core/update.h"
 #include "ps_server/core/update_policy.h"
@@ -48,14 +59,14 @@
 namespace lockstep {
 
 struct ShardOptions {
-  PsMode mode = PsMode::kSync;
-  PsOrder order = PsOrder::kRank;  // kExact: SYNC only
+  PsRules rules;
   int32_t shard = 0;
   ShardRange range;
+  uint64_t layout = 0;  // StateFingerprintOf: of what its states belong to
   int32_t world_size = 1;
-  SgdOptions sgd;  // ASYNC: the divisor is 1
   int64_t staged_bytes_max = 0;
   int64_t sync_timeout_ms = 0;
+  bool whole_pushes = false;  // ShardOutput.push is wanted
 };
 
 struct ShardChunk {
@@ -75,21 +86,27 @@ struct InitEvent {  // start values, by worker 0
 struct PushEvent {
   UpdateId id;
   ShardChunk chunk;
+  int64_t base = 0;  // K_OF_N: the version that its gradients were computed from
 };
 struct PullEvent {  // reply once the worker's push of id.step is applied; step 0: the start values
   UpdateId id;
 };
 struct TickEvent {};  // time has passed
-using ShardEvent = std::variant<AttachEvent, InitEvent, PushEvent, PullEvent, TickEvent>;
-
-// Shared, because a reply may still be on its way when the shard moves on (invariant 4).
-using SharedParameters = std::shared_ptr<const std::vector<float>>;
+// A new group: who is in it. Nothing is staged and nobody waits any more; what was applied stays.
+struct RegroupEvent {
+  std::vector<bool> present;  // [worker]; the others are waited for by nobody
+};
+using ShardEvent =
+    std::variant<AttachEvent, InitEvent, PushEvent, PullEvent, TickEvent, RegroupEvent>;
 
 struct ShardReply {
   int32_t worker = 0;
   int64_t step = 0;  // of its pull
   int64_t version = 0;
-  SharedParameters parameters;
+  SharedParameters parameters;  // sum_only: the sum
+  bool rejected = false;        // K_OF_N: its push came late and was dropped
+  int64_t least_step = 0;       // of any worker, that this version contains
+  int64_t blocked_ns = 0;       // BOUNDED: how long nothing but the bound held it
 };
 struct ShardRefusal {
   int32_t worker = 0;
@@ -100,6 +117,12 @@ struct ShardOutput {
   std::vector<ShardReply> replies;
   std::vector<ShardRefusal> refusals;
   std::optional<ShardUpdate> update;
+  // What an update was made of, for copies of the shard: the sum, before its division (EXACT:
+  // after). Whoever lets go of it soon saves the shard a buffer.
+  SharedParameters sum;
+  std::optional<UpdateId> dropped;  // K_OF_N: this push came late
+  std::optional<UpdateId> staged;   // this push has become whole, whatever came of it then
+  SharedParameters push;            // its values, where options.whole_pushes
 };
 
 class Shard {
@@ -108,7 +131,20 @@ class Shard {
   // with need and limit).
   static absl::StatusOr<Shard> Create(const ShardOptions& options);
 
+  // Begins with `state`. Errors: also InvalidArgument (it is not one of this shard), DataLoss (its
+  // parts do not fit each other).
+  static absl::StatusOr<Shard> Restore(const ShardOptions& options, const ShardState& state);
+
   ShardOutput Handle(const ShardEvent& event, int64_t now_ns);
+  // On a copy: applies what the primary applied, version() + 1, with the same bits. ASYNC, BOUNDED:
+  // if it was given the primary's pulls, too, where they were answered. Errors: FailedPrecondition
+  // (an identity that is applied already, or is not its worker's next; no start values).
+  absl::StatusOr<ShardUpdate> ApplySum(std::span<const UpdateId> pushes,
+                                       const std::vector<float>& sum, int64_t now_ns);
+  // On a copy: the primary dropped this push. Errors: as ApplySum.
+  absl::Status ApplyDrop(const UpdateId& push);
+  // Shares the parameters, copies the rest. REQUIRES: initialized().
+  ShardState Save() const;
 
   int64_t version() const { return version_; }
   bool initialized() const { return parameters_ != nullptr; }
@@ -119,6 +155,13 @@ class Shard {
   SharedParameters parameters() const { return parameters_; }
 
  private:
+  // Parameters that whoever is at `step` reads, although the shard has moved on.
+  struct Kept {
+    int64_t step = 0;
+    int64_t version = 0;
+    std::shared_ptr<std::vector<float>> parameters;  // null: nobody needs any
+  };
+
   explicit Shard(const ShardOptions& options);
 
   // Each returns why the event is refused.
@@ -127,15 +170,29 @@ class Shard {
   absl::Status On(const PushEvent& event, int64_t now_ns, ShardOutput* output);
   absl::Status On(const PullEvent& event, int64_t now_ns, ShardOutput* output);
   absl::Status On(const TickEvent& event, int64_t now_ns, ShardOutput* output);
+  absl::Status On(const RegroupEvent& event, int64_t now_ns, ShardOutput* output);
   absl::Status CheckWorker(int32_t worker) const;
   absl::Status CheckSender(const UpdateId& id) const;
   absl::Status CheckChunk(const ShardChunk& chunk) const;
-  ShardUpdate Apply(const std::vector<int32_t>& due, int64_t now_ns);
-  void PrepareToWrite();
-  ShardReply ReplyTo(int32_t worker) const;
+  absl::Status CheckNext(const UpdateId& push) const;
+  void Begin(const PushEvent& event, int64_t now_ns);
+  void OnWhole(const UpdateId& id, int64_t now_ns, ShardOutput* output);
+  void Drop(int32_t worker);
+  ShardUpdate Apply(const std::vector<int32_t>& due, int64_t now_ns, ShardOutput* output);
+  float DivisorOf(size_t pushes) const;
+  void Commit(const std::vector<float>& sum, int64_t now_ns, ShardUpdate* update);
+  void Step(const OptimizerOptions& optimizer, const float* sum);
+  bool KeepsThisVersion() const;
+  void ReleaseKept();
+  void RestoreKept(const std::vector<float>& parameters);
+  bool ReadsKept(const ShardWorker& worker) const;
   void Reply(int64_t now_ns, ShardOutput* output);
   int32_t LongestWaiting() const;  // -1: nobody waits
   absl::Status Expired(int32_t worker, int64_t now_ns) const;
+  std::string Missing(const std::vector<int32_t>& awaited, int64_t step) const;
+  void ResetStaging(Staging* staging) const {
+    staging->Reset(options_.range.count, options_.rules.wire_dtype);
+  }
   ShardWorker& WorkerOf(const UpdateId& id) { return workers_[static_cast<size_t>(id.worker)]; }
 
   ShardOptions options_;
@@ -145,8 +202,9 @@ class Shard {
   int64_t duplicates_ = 0;
   Staging start_values_;
   std::shared_ptr<std::vector<float>> parameters_;  // null until the start values are complete
-  SharedParameters version_0_;                      // until every worker has pushed
-  std::vector<float> velocity_;
+  Kept kept_;
+  std::shared_ptr<std::vector<float>> sum_;  // a staging buffer, lent out by ShardOutput.sum
+  std::vector<float> optimizer_state_;
   std::vector<ShardWorker> workers_;  // [rank]
 };
 

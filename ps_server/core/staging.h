@@ -1,5 +1,5 @@
 // staging.h: one worker's push (or the start values) of a shard while its chunks arrive.
-// Chunks come in any order and are copied to their byte offset, so pieces may be cut anywhere,
+// Chunks come in any order and are widened to f32 at their place; pieces may be cut anywhere,
 // within an element too. Every element is taken once: a chunk that lies wholly in what is here is a
 // duplicate. Errors: InvalidArgument (a chunk that overlaps in part), ResourceExhausted (too many
 // scattered chunks). Pure.
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/numeric/dtype.h"
 
 namespace lockstep {
 
@@ -21,21 +22,24 @@ class Staging {
  public:
   enum class Took { kNew, kDuplicate };
 
-  // Empty again, for a shard of `count` elements. Memory is taken with the first chunk, and kept.
-  void Reset(int64_t count);
+  // Empty again, for a shard of `count` elements that travel as `wire`: f32, f16 or bf16. Memory is
+  // taken with the first chunk, and kept.
+  void Reset(int64_t count, Dtype wire);
   // Puts the elements [offset, offset + count), whose bytes are `pieces` one after the other.
-  // REQUIRES: the range lies in the shard, count > 0, `pieces` hold 4 * count bytes.
+  // REQUIRES: the range lies in the shard, count > 0, `pieces` hold `count` elements.
   absl::StatusOr<Took> Add(int64_t offset, int64_t count, std::span<const Bytes> pieces);
 
   bool complete() const { return staged_ > 0 && staged_ == count_; }
   bool empty() const { return staged_ == 0; }
   int64_t staged() const { return staged_; }  // elements
   std::vector<float>& values() { return values_; }
+  const std::vector<float>& values() const { return values_; }
 
  private:
   void Merge(int64_t begin, int64_t end);
 
   int64_t count_ = 0;
+  Dtype wire_ = Dtype::kF32;
   std::vector<float> values_;
   std::map<int64_t, int64_t> covered_;  // begin -> end of what is here; disjoint, not adjacent
   int64_t staged_ = 0;

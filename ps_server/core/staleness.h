@@ -14,21 +14,33 @@
 
 namespace lockstep {
 
+// What the meter knows of one worker; part of a shard's saved state.
+struct StalenessMark {
+  int64_t applied = 0;          // own updates
+  int64_t others_at_read = 0;   // others' updates that its last read contained
+  int64_t slowest_at_read = 0;  // least step of any worker in it
+
+  bool operator==(const StalenessMark&) const = default;
+};
+
 class StalenessMeter {
  public:
   // Every worker starts with a read of the start values.
   explicit StalenessMeter(int32_t world_size) : workers_(static_cast<size_t>(world_size)) {}
 
-  // A reply to `worker` has got its version. A later read replaces an earlier one of its cycle.
-  void Read(int32_t worker, int64_t now_ns);
+  // A reply to `worker` has got its version, which contains so many updates, and each worker's up
+  // to `least_step`. A later read replaces an earlier one of its cycle.
+  void Read(int32_t worker, int64_t version, int64_t least_step, int64_t now_ns);
   // `worker`'s next update is applied.
   Staleness Apply(int32_t worker, int64_t now_ns);
 
+  // Cycles that a restart cuts have no times.
+  std::vector<StalenessMark> Save() const;
+  void Restore(const std::vector<StalenessMark>& marks);
+
  private:
   struct Worker {
-    int64_t applied = 0;             // own updates
-    int64_t others_at_read = 0;      // others' updates that its last read contained
-    int64_t slowest_at_read = 0;     // least step of any worker in it
+    StalenessMark mark;
     std::optional<int64_t> read_ns;  // since its last apply
     std::optional<int64_t> apply_ns;
   };

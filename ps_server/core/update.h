@@ -40,12 +40,14 @@ struct NonFiniteValue {
 };
 
 struct ShardUpdate {
-  int64_t step = 0;                          // of the workers whose pushes it is made of
-  int64_t version = 0;                       // updates applied to the shard, this one included
-  int64_t wait_ns = 0;                       // from the first chunk to the last
-  std::vector<WorkerSpan> pushes;            // each from its first chunk to its last, in rank order
-  std::optional<int32_t> worker;             // ASYNC: whose update it is; unset: the sum over all
-  std::optional<Staleness> staleness;        // ASYNC
+  int64_t step = 0;                // of the workers whose pushes it is made of; K_OF_N: the largest
+  int64_t version = 0;             // updates applied to the shard, this one included
+  int64_t wait_ns = 0;             // from the first chunk to the last
+  std::vector<UpdateId> ids;       // what it is made of, in rank order
+  std::vector<WorkerSpan> pushes;  // each from its first chunk to its last; none at a copy
+  std::vector<int32_t> late;       // K_OF_N: of these workers, late pushes that joined it
+  std::optional<int32_t> worker;   // ASYNC, BOUNDED: whose update it is; unset: a sum
+  std::optional<Staleness> staleness;        // ASYNC, BOUNDED
   std::optional<NonFiniteValue> non_finite;  // EXACT
 };
 

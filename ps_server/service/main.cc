@@ -1,27 +1,30 @@
-// main.cc: one parameter server: binds, joins, learns what the run is, serves until it is told to
-// stop.
+// main.cc: one parameter server: binds, joins, learns what the run is, serves through as many
+// groups as it takes, until it is told to stop. Its port and its shards stay through all of them.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/abort.h"
 #include "base/clock.h"
 #include "base/heap.h"
-#include "base/member/limits_proto.h"
+#include "base/member/group_state.h"
 #include "base/member/member.h"
 #include "base/member/process.h"
 #include "base/member/program.h"
-#include "base/member/record_writer.h"
 #include "base/member/signals.h"
 #include "base/status.h"
 #include "ps_server/service/ps_service.h"
+#include "ps_server/service/server_config.h"
+#include "ps_server/service/server_faults.h"
+#include "ps_server/service/server_record.h"
+#include "ps_server/service/storage.h"
 
 namespace lockstep {
 namespace {
@@ -33,154 +36,174 @@ struct Arguments {
   std::string token;
 };
 
-// The server's record file, written by the thread that serves.
-class ServerRecord {
+class Server {
  public:
-  explicit ServerRecord(const Clock& clock) : clock_(clock) {}
+  Server(const Arguments& arguments, Abort* abort)
+      : arguments_(arguments), abort_(abort), record_(clock_) {}
 
-  // Before the service is configured: nothing happens earlier.
-  absl::Status Open(const Arguments& arguments, const RunConfig& run) {
-    ASSIGN_OR_RETURN(writer_, RecordWriter::Create(
-                                  RecordPath(run.record_dir(), "server", arguments.index), clock_));
-    Record record;
-    *record.mutable_started() = DescribeProcess("server", arguments.index, run);
-    writer_->Write(record);
-    return writer_->status();
+  absl::Status Run() {
+    PsServiceOptions options;
+    options.host = arguments_.listen;
+    options.token = arguments_.token;
+    options.events = Events();
+    options.crash = Crash();
+    ASSIGN_OR_RETURN(service_, PsService::Start(options, clock_));
+    absl::Status status = Serve();
+    service_->Shutdown();
+    storage_.reset();
+    record_.End(status, service_->unreported());
+    return status.ok() ? record_.status() : status;
   }
 
-  PsServerEvents Events() {
-    return {.set_up =
-                [this](const Traffic& traffic) {
-                  Record record;
-                  *record.mutable_set_up()->mutable_traffic() = CountOf(traffic);
-                  writer_->Write(record);
-                },
-            .update = [this](const UpdateServed& served) { Write(served); }};
-  }
-
-  void End(const absl::Status& status, const Traffic& traffic) {
-    if (writer_ == nullptr) return;
-    Record record;
-    Ended* ended = record.mutable_ended();
-    ended->set_code(static_cast<int32_t>(status.code()));
-    ended->set_message(status.message().data(), status.message().size());
-    ended->set_step(step_);
-    *ended->mutable_traffic() = CountOf(traffic);
-    writer_->Write(record);
-  }
-
-  int64_t step() const { return step_; }
-  absl::Status status() const { return writer_ == nullptr ? absl::OkStatus() : writer_->status(); }
+  int64_t step() const { return record_.step(); }
+  Member* member() { return member_.get(); }
 
  private:
-  void Write(const UpdateServed& served) {
-    const ShardUpdate& update = served.update;
-    if (update.non_finite.has_value()) Warn(served.shard, update.step, *update.non_finite);
-    Record record;
-    Applied* applied = record.mutable_applied();
-    applied->set_step(update.step);
-    applied->set_shard(served.shard);
-    applied->set_version(update.version);
-    applied->set_wait_ns(update.wait_ns);
-    applied->set_apply_start_ns(served.apply_start_ns);
-    applied->set_apply_ns(served.apply_ns);
-    *applied->mutable_traffic() = CountOf(served.traffic);
-    applied->set_duplicates(served.duplicates);
-    for (const WorkerSpan& push : update.pushes) *applied->add_push() = SpanOf(push);
-    for (const WorkerSpan& reply : served.replies) *applied->add_reply() = SpanOf(reply);
-    if (update.worker.has_value()) applied->set_worker(*update.worker);
-    if (update.staleness.has_value()) Put(*update.staleness, applied);
-    writer_->Write(record);
-    step_ = std::max<int64_t>(step_, update.step);
+  PsServerEvents Events();
+  StorageEvents SnapshotEvents();
+  CrashHook Crash() {
+    return [this](CrashPoint point, int64_t step) { faults_.At(point, step); };
   }
+  absl::Status Join();
+  absl::Status Serve();
+  absl::Status ServeGroup();
 
-  static PeerSpan SpanOf(const WorkerSpan& span) {
-    PeerSpan peer;
-    peer.set_worker(span.worker);
-    peer.set_start_ns(span.start_ns);
-    peer.set_end_ns(span.end_ns);
-    return peer;
-  }
-  static void Put(const Staleness& staleness, Applied* applied) {
-    applied->set_update_staleness(staleness.update);
-    applied->set_clock_staleness(staleness.clock);
-    if (staleness.gap_ns.has_value()) applied->set_gap_ns(*staleness.gap_ns);
-    if (staleness.cycle_ns.has_value()) applied->set_cycle_ns(*staleness.cycle_ns);
-  }
-  // Workers look at their gradients before they push, so this is a second line of defence. Said
-  // once: later steps are made of what this one spoilt.
-  void Warn(int32_t server, int64_t step, const NonFiniteValue& value) {
-    if (std::exchange(warned_, true)) return;
-    absl::FPrintF(
-        stderr,
-        "server %d, step %d: the push of worker %d is not finite in tensor %d, element %d; "
-        "the sums of its block are NaN\n",
-        server, step, value.worker, value.tensor, value.element);
-  }
-
-  const Clock& clock_;
-  std::unique_ptr<RecordWriter> writer_;
-  std::atomic<int64_t> step_ = 0;  // last one served
-  bool warned_ = false;
+  const Arguments arguments_;
+  Abort* const abort_;
+  const MonotonicClock clock_;
+  const std::unique_ptr<Files> files_ = MakeFiles();
+  ServerRecord record_;
+  ServerFaults faults_;
+  // In this order: events of the service and of the storage go to the member.
+  std::unique_ptr<Member> member_;
+  std::unique_ptr<Storage> storage_;
+  std::unique_ptr<PsService> service_;
 };
 
-PsServerConfig ConfigFrom(const Start& start, int index) {
-  const RunConfig& run = start.run();
-  const Experiment& experiment = run.experiment();
-  PsServerConfig config;
-  config.server = index;
-  config.servers = run.servers();
-  config.world_size = run.world_size();
-  config.epoch = start.epoch();
-  config.mode = run.variant().ps().mode() == Ps::ASYNC ? PsMode::kAsync : PsMode::kSync;
-  // An asynchronous update is one push alone: there is no sum whose order could matter.
-  const bool exact = experiment.reduction_order() == EXACT && config.mode == PsMode::kSync;
-  config.order = exact ? PsOrder::kExact : PsOrder::kRank;
-  config.sgd = SgdFrom(experiment, run.variant(), run.world_size());
-  config.limits = LimitsFrom(experiment.limits());
-  return config;
+PsServerEvents Server::Events() {
+  PsServerEvents events;
+  events.set_up = [this](const Traffic& traffic) { record_.SetUp(traffic); };
+  events.update = [this](const UpdateServed& served) {
+    record_.Update(served);
+    member_->FinishedStep(record_.step());
+  };
+  events.cut = [this](int64_t step, std::shared_ptr<const ShardState> state) {
+    storage_->Save(step, std::move(state));
+  };
+  events.caught_up = [this](int64_t epoch, const CopyJoined& joined) {
+    MemberEvent event;
+    CaughtUp* caught_up = event.mutable_caught_up();
+    caught_up->set_epoch(epoch);
+    caught_up->set_shard(joined.shard);
+    caught_up->set_server(joined.server);
+    caught_up->set_bytes(joined.state_bytes);
+    member_->Tell(event);
+  };
+  events.recovered = [this](const ServerRecovery& recovery) { record_.Recover(recovery); };
+  events.broken = [this](int64_t epoch, const absl::Status& cause) {
+    member_->GiveUpGroup(epoch, cause);
+  };
+  return events;
 }
 
-// From joining to the coordinator's stop. `member` is set once the server has joined.
-absl::Status Serve(const Arguments& arguments, PsService* service, ServerRecord* record,
-                   Abort* abort, std::unique_ptr<Member>* member) {
-  ASSIGN_OR_RETURN(*member, Member::Join({.coordinator = arguments.coordinator,
+StorageEvents Server::SnapshotEvents() {
+  return {.saved =
+              [this](const SavedSnapshot& saved) {
+                MemberEvent event;
+                Saved* told = event.mutable_saved();
+                told->set_shard(saved.place.shard);
+                told->set_version(saved.version);
+                told->set_step(saved.place.step);
+                told->set_bytes(saved.bytes);
+                told->set_checksum(saved.checksum);
+                told->set_path(saved.place.path());
+                member_->Tell(event);
+              },
+          .failed =
+              [this](const SnapshotPlace& place, const absl::Status& why) {
+                absl::FPrintF(
+                    stderr,
+                    "server %d: no snapshot of shard %d at step %d: %s; training goes on, "
+                    "and can go back to the cuts before it\n",
+                    arguments_.index, place.shard, place.step, why.ToString());
+              }};
+}
+
+absl::Status Server::Join() {
+  ASSIGN_OR_RETURN(member_, Member::Join({.coordinator = arguments_.coordinator,
                                           .role = SERVER,
-                                          .index = arguments.index,
-                                          .endpoint = service->endpoint().ToString(),
-                                          .token = arguments.token,
+                                          .index = arguments_.index,
+                                          .endpoint = service_->endpoint().ToString(),
+                                          .token = arguments_.token,
                                           .world_size = 0,
                                           .limits = {}},
-                                         abort));
-  const Start& start = (*member)->start();
-  RETURN_IF_ERROR(record->Open(arguments, start.run()));
-  RETURN_IF_ERROR(service->Configure(ConfigFrom(start, arguments.index)));
-  RETURN_IF_ERROR((*member)->Connected());
-  return (*member)->AwaitStop();
+                                         abort_));
+  const Start& start = member_->start();
+  const RunConfig& run = start.run();
+  RETURN_IF_ERROR(record_.Open(arguments_.index, start));
+  auto plan = std::make_unique<FaultPlan>(
+      run.experiment(), absl::StrCat("server:", arguments_.index), record_.writer());
+  if (start.epoch() > kFirstEpoch) {
+    ASSIGN_OR_RETURN(const std::vector<Record> before,
+                     ReadMember(run.record_dir(), "server", arguments_.index));
+    plan->SkipStruck(before);
+  }
+  faults_.Plan(std::move(plan));
+  ASSIGN_OR_RETURN(const PsServerConfig config, ServerConfigFrom(start, arguments_.index));
+  if (config.snapshot_every > 0) {
+    storage_ = std::make_unique<Storage>(
+        StorageOptions{.folder = absl::StrCat(run.record_dir(), "/snapshots"),
+                       .shards = config.servers,
+                       .timeout_ms = config.limits.sync_timeout_ms},
+        files_.get(), clock_, SnapshotEvents(), Crash());
+  }
+  return absl::OkStatus();
+}
+
+// One group: from its streams to the end of the run, or to the death of the group.
+absl::Status Server::ServeGroup() {
+  const Start& start = member_->start();
+  ASSIGN_OR_RETURN(PsServerConfig config, ServerConfigFrom(start, arguments_.index));
+  if (start.restore()) {
+    faults_.At(CrashPoint::kRestoring, start.step());
+    if (storage_ == nullptr) {
+      return absl::InternalError("the group begins with snapshots, and the run has none");
+    }
+    for (const int32_t shard : RestoredShards(start, arguments_.index)) {
+      ASSIGN_OR_RETURN(config.restored[shard], storage_->Restore(shard, start.step()));
+    }
+  }
+  RETURN_IF_ERROR(service_->Configure(std::move(config)));
+  RETURN_IF_ERROR(member_->Connected());
+  return member_->AwaitStop();
+}
+
+absl::Status Server::Serve() {
+  RETURN_IF_ERROR(Join());
+  for (;;) {
+    absl::Status status = ServeGroup();
+    if (status.ok() || !member_->MayRebuild(status)) return status;
+    int64_t newest = -1;  // nothing is here
+    std::vector<ShardHeld> held;
+    for (const HeldShard& shard : service_->Leave(status)) {
+      held.emplace_back();
+      held.back().set_shard(shard.shard);
+      held.back().set_version(shard.version);
+      newest = std::max(newest, shard.version);
+    }
+    RETURN_IF_ERROR(member_->Rebuild(status, newest, service_->endpoint().ToString(), held));
+  }
 }
 
 int Run(const Arguments& arguments) {
   Abort abort;
   const SignalWatch signals(&abort);
-  const MonotonicClock clock;
-  ServerRecord record(clock);
-  PsServiceOptions options;
-  options.host = arguments.listen;
-  options.token = arguments.token;
-  options.events = record.Events();
-  std::unique_ptr<Member> member;
-  absl::StatusOr<std::unique_ptr<PsService>> service = PsService::Start(options, clock);
-  absl::Status status = service.status();
-  if (status.ok()) {
-    status = Serve(arguments, service->get(), &record, &abort, &member);
-    (*service)->Shutdown();
-    record.End(status, (*service)->unreported());
-    if (status.ok()) status = record.status();
-  }
+  Server server(arguments, &abort);
+  const absl::Status status = server.Run();
   return Leave({.name = absl::StrCat("server ", arguments.index),
                 .status = status,
-                .step = record.step(),
-                .member = member.get()},
+                .step = server.step(),
+                .member = server.member()},
                abort, signals);
 }
 

@@ -4,82 +4,45 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 
-#include <algorithm>
-#include <deque>
 #include <map>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "base/check.h"
 #include "base/status.h"
 #include "base/sync.h"
-#include "proto/parameter_server.grpc.pb.h"
+#include "ps_server/service/call.h"
 #include "ps_server/wire/grpc_frame.h"
 
 namespace lockstep {
 namespace {
 
-using RawService = ParameterServer::WithRawMethod_Exchange<ParameterServer::Service>;
-
 // How late a timeout may be seen, and how long Configure may wait for the polling thread.
 constexpr int64_t kTickMs = 10;
-
-struct ServerStream;
-
-enum class Op { kAccept, kRead, kWrite, kFinish };
-struct Tag {
-  ServerStream* stream;
-  Op op;
-};
-
-// One worker's call. Owned by the polling thread; deleted when no operation is pending.
-struct ServerStream {
-  grpc::ServerContext context;
-  grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer> io{&context};
-  Tag accept{this, Op::kAccept};
-  Tag read{this, Op::kRead};
-  Tag write{this, Op::kWrite};
-  Tag finish{this, Op::kFinish};
-
-  int64_t id = 0;
-  grpc::ByteBuffer incoming;
-  std::deque<Outgoing> queue;
-  int64_t sent = 0;                 // elements of queue.front().parameters
-  PsFrame in_flight;                // header of the frame being written
-  bool in_flight_complete = false;  // the last one of its Outgoing
-  bool reading = false;
-  bool writing = false;
-  bool last_written = false;  // nothing follows: REFUSED
-  bool broken = false;        // the worker is gone or done
-  bool finished = false;
-  bool finishing = false;
-  bool idle() const { return !reading && !writing && !finishing; }
-};
 
 gpr_timespec AfterMs(int64_t ms) {
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(ms, GPR_TIMESPAN));
 }
 
-// A view of `count` elements from `offset` that keeps the whole version alive.
-grpc::Slice SliceOf(const SharedParameters& parameters, int64_t offset, int64_t count) {
-  auto* holder = new SharedParameters(parameters);
-  const float* begin = parameters->data() + offset;
-  return {const_cast<float*>(begin), static_cast<size_t>(count) * sizeof(float),
-          [](void* held) { delete static_cast<SharedParameters*>(held); }, holder};
-}
-
 class GrpcPsService final : public PsService {
  public:
   GrpcPsService(const PsServiceOptions& options, const Clock& clock)
-      : exchange_(options.token, options.events, clock) {}
+      : token_(options.token),
+        frame_bytes_max_(options.frame_bytes_max),
+        exchange_(options.token, options.events, clock) {
+    exchange_.set_crash_hook(options.crash);
+  }
   ~GrpcPsService() override { Shutdown(); }
 
   absl::Status Open(const PsServiceOptions& options);
 
   Endpoint endpoint() const override { return endpoint_; }
-  absl::Status Configure(const PsServerConfig& config) override {
+  absl::Status Configure(PsServerConfig config) override {
     MutexLock lock(&mu_);
-    return exchange_.Configure(config);
+    return exchange_.Configure(std::move(config));
+  }
+  std::vector<HeldShard> Leave(const absl::Status& cause) override {
+    MutexLock lock(&mu_);
+    return exchange_.Leave(cause);
   }
   PsCounters counters() const override {
     MutexLock lock(&mu_);
@@ -97,16 +60,16 @@ class GrpcPsService final : public PsService {
 
  private:
   void Poll();
-  void On(const Tag& tag, bool ok) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void OnAccepted(ServerStream* stream, bool ok) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void OnRead(ServerStream* stream, bool ok) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void On(const Call::Tag& tag, bool ok) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnAccepted(bool ok) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnRead(Call* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Distribute() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AcceptNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void ReadNext(ServerStream* stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void WriteNext(ServerStream* stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void FinishIfDone(ServerStream* stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void WriteNext(Call* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  RawService service_;
+  const std::string token_;
+  const int64_t frame_bytes_max_;
+  AcceptedCall::Service service_;
   std::unique_ptr<grpc::ServerCompletionQueue> queue_;
   std::unique_ptr<grpc::Server> server_;
   Endpoint endpoint_;
@@ -114,8 +77,8 @@ class GrpcPsService final : public PsService {
 
   mutable Mutex mu_;
   Exchange exchange_ ABSL_GUARDED_BY(mu_);
-  std::map<int64_t, std::unique_ptr<ServerStream>> streams_ ABSL_GUARDED_BY(mu_);
-  std::unique_ptr<ServerStream> accepting_ ABSL_GUARDED_BY(mu_);
+  std::map<int64_t, std::unique_ptr<Call>> calls_ ABSL_GUARDED_BY(mu_);  // by stream
+  std::unique_ptr<AcceptedCall> accepting_ ABSL_GUARDED_BY(mu_);
   int64_t next_stream_ ABSL_GUARDED_BY(mu_) = 1;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;  // no operation may start
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
@@ -164,126 +127,67 @@ void GrpcPsService::Poll() {
     const auto next = queue_->AsyncNext(&tag, &ok, AfterMs(kTickMs));
     if (next == grpc::CompletionQueue::SHUTDOWN) return;
     MutexLock lock(&mu_);
-    if (next == grpc::CompletionQueue::GOT_EVENT) On(*static_cast<Tag*>(tag), ok);
+    if (next == grpc::CompletionQueue::GOT_EVENT) On(*static_cast<Call::Tag*>(tag), ok);
     if (stopping_) continue;
     exchange_.Tick();
     Distribute();
   }
 }
 
-void GrpcPsService::On(const Tag& tag, bool ok) {
-  ServerStream* stream = tag.stream;
-  switch (tag.op) {
-    case Op::kAccept:
-      OnAccepted(stream, ok);
-      return;
-    case Op::kRead:
-      stream->reading = false;
-      OnRead(stream, ok);
-      break;
-    case Op::kWrite:
-      stream->writing = false;
-      if (ok) {
-        exchange_.Sent(stream->in_flight, stream->in_flight_complete);
-      } else {
-        stream->broken = true;
-      }
-      WriteNext(stream);
-      break;
-    case Op::kFinish:
-      stream->finishing = false;
-      break;
+void GrpcPsService::On(const Call::Tag& tag, bool ok) {
+  Call* call = tag.call;
+  if (call == accepting_.get()) return OnAccepted(ok);
+  call->OnDone(tag.op, ok);
+  if (tag.op == Call::Op::kRead && ok) OnRead(call);
+  if (tag.op == Call::Op::kWrite && ok) {
+    exchange_.Sent(call->in_flight().header, call->in_flight().complete);
   }
-  FinishIfDone(stream);
-  if (stream->idle() && (stream->finished || stopping_)) {
-    exchange_.Closed(stream->id);
-    streams_.erase(stream->id);
-  }
+  if (call->broken()) exchange_.Closed(call->id());
+  WriteNext(call);
+  call->FinishIfDone();
+  if (!call->over()) return;
+  exchange_.Closed(call->id());
+  calls_.erase(call->id());
 }
 
-void GrpcPsService::OnAccepted(ServerStream* stream, bool ok) {
-  std::unique_ptr<ServerStream> accepted = std::move(accepting_);
-  CHECK(accepted.get() == stream);
+void GrpcPsService::OnAccepted(bool ok) {
+  std::unique_ptr<AcceptedCall> accepted = std::move(accepting_);
   if (!ok || stopping_) return;
   AcceptNext();
-  const auto& metadata = stream->context.client_metadata();
-  const auto token = metadata.find(kTokenMetadata);
-  stream->id = next_stream_++;
-  exchange_.Opened(stream->id, token == metadata.end()
-                                   ? std::string()
-                                   : std::string(token->second.data(), token->second.size()));
-  ReadNext(stream);
-  streams_.emplace(stream->id, std::move(accepted));
+  exchange_.Opened(accepted->id(), accepted->token());
+  accepted->OnDone(Call::Op::kStart, ok);
+  calls_.emplace(accepted->id(), std::move(accepted));
 }
 
-void GrpcPsService::OnRead(ServerStream* stream, bool ok) {
+void GrpcPsService::OnRead(Call* call) {
   ReceivedBytes received;
-  if (!ok || !Unpack(stream->incoming, &received)) {
-    stream->broken = true;
-    exchange_.Closed(stream->id);
-    return;
-  }
-  exchange_.Received(stream->id, received.pieces);
-  stream->incoming.Clear();
-  ReadNext(stream);
+  // What gRPC cannot unpack is no frame either.
+  if (!Unpack(call->incoming(), &received)) received.pieces.clear();
+  exchange_.Received(call->id(), received.pieces);
+  call->ReadNext();
 }
 
 void GrpcPsService::Distribute() {
+  for (const Dial& dial : exchange_.TakeDials()) {
+    calls_.emplace(dial.stream, std::make_unique<DialedCall>(dial.stream, dial.endpoint, token_,
+                                                             frame_bytes_max_, queue_.get()));
+  }
   for (auto& [id, outgoing] : exchange_.TakeOutgoing()) {
-    const auto found = streams_.find(id);
-    if (found == streams_.end()) continue;
-    found->second->queue.push_back(std::move(outgoing));
+    const auto found = calls_.find(id);
+    if (found == calls_.end()) continue;
+    found->second->Queue(std::move(outgoing));
     WriteNext(found->second.get());
   }
 }
 
 void GrpcPsService::AcceptNext() {
-  accepting_ = std::make_unique<ServerStream>();
-  service_.RequestExchange(&accepting_->context, &accepting_->io, queue_.get(), queue_.get(),
-                           &accepting_->accept);
+  accepting_ = std::make_unique<AcceptedCall>(next_stream_++, &service_, queue_.get());
 }
 
-void GrpcPsService::ReadNext(ServerStream* stream) {
-  if (stopping_ || stream->broken || stream->finished) return;
-  stream->reading = true;
-  stream->io.Read(&stream->incoming, &stream->read);
-}
-
-void GrpcPsService::WriteNext(ServerStream* stream) {
-  if (stopping_ || stream->broken || stream->finished || stream->writing || stream->queue.empty()) {
-    return;
-  }
-  Outgoing& front = stream->queue.front();
-  grpc::Slice payload;
-  bool complete = true;
-  if (front.parameters != nullptr) {
-    const auto total = static_cast<int64_t>(front.parameters->size());
-    const int64_t count = std::min(exchange_.chunk_bytes() / 4, total - stream->sent);
-    payload = SliceOf(front.parameters, stream->sent, count);
-    front.header.set_offset(stream->sent);
-    stream->sent += count;
-    complete = stream->sent == total;
-  } else if (!front.payload.empty()) {
-    payload = grpc::Slice(front.payload);
-  }
-  const grpc::ByteBuffer buffer = MakeBuffer(front.header, payload);
-  stream->writing = true;
-  stream->in_flight = front.header;
-  stream->in_flight_complete = complete;
-  exchange_.Sending(front.header, static_cast<int64_t>(buffer.Length()), complete, stream->id);
-  stream->io.Write(buffer, &stream->write);
-  if (!complete) return;
-  stream->last_written = front.last;
-  stream->queue.pop_front();
-  stream->sent = 0;
-}
-
-void GrpcPsService::FinishIfDone(ServerStream* stream) {
-  const bool done = stream->broken || stream->last_written;
-  if (stopping_ || stream->finished || !done || stream->writing) return;
-  stream->finished = true;
-  stream->finishing = true;
-  stream->io.Finish(grpc::Status::OK, &stream->finish);
+void GrpcPsService::WriteNext(Call* call) {
+  Call::Frame frame;
+  if (!call->WriteNext(exchange_.chunk_bytes(), &frame)) return;
+  exchange_.Sending(frame.header, frame.bytes, frame.complete, call->id());
 }
 
 void GrpcPsService::Shutdown() {
@@ -292,6 +196,7 @@ void GrpcPsService::Shutdown() {
     if (stopped_) return;
     stopped_ = true;
     stopping_ = true;
+    for (auto& [id, call] : calls_) call->Stop();
   }
   if (server_ != nullptr) server_->Shutdown(AfterMs(0));
   if (queue_ != nullptr) queue_->Shutdown();

@@ -1,13 +1,15 @@
-// ps_service.h: a parameter server behind gRPC: one bidirectional stream of PsFrame per worker.
-// The port is bound before anybody hears of it, and before the run is known; workers that come
-// early wait for Configure. Health and reflection services are on. Threads: one thread polls the
-// completion queue and drives the exchange; it calls `events`. All methods may be called from any
-// thread, but not from `events`.
+// ps_service.h: a parameter server behind gRPC: one bidirectional stream of PsFrame per worker and
+// per server before it in a chain, and one to each server behind it.
+// The port is bound before anybody hears of it, and stays through all groups of the run; who comes
+// early waits for Configure. Health and reflection services are on. Threads: one thread polls the
+// completion queue and drives the exchange; it calls `events` and `crash`. All methods may be
+// called from any thread, but not from those.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
@@ -24,7 +26,8 @@ struct PsServiceOptions {
   // and is answered with its name; this one holds before and above: the largest chunk and its
   // header.
   int64_t frame_bytes_max = int64_t{65} << 20;
-  PsServerEvents events;
+  PsServerEvents events = {};
+  CrashHook crash = nullptr;  // of a planned fault
 };
 
 class PsService {
@@ -36,8 +39,10 @@ class PsService {
   virtual ~PsService() = default;  // shuts down
 
   virtual Endpoint endpoint() const = 0;
-  // What the run is. Errors: FailedPrecondition when called twice.
-  virtual absl::Status Configure(const PsServerConfig& config) = 0;
+  // What the run is, or what its next group is. Errors: as Exchange::Configure.
+  virtual absl::Status Configure(PsServerConfig config) = 0;
+  // The group is dead for `cause`: its streams end. Returns the shards whose whole state is here.
+  virtual std::vector<HeldShard> Leave(const absl::Status& cause) = 0;
 
   virtual PsCounters counters() const = 0;
   virtual Traffic traffic() const = 0;     // all of it

@@ -16,7 +16,8 @@
 
 namespace lockstep {
 
-// Largest header of a frame with payload: eight varints, kind, tag and length of the payload.
+// Largest header of a frame with payload from a worker, or of one to it: nine varints, kind, tag
+// and length of the payload. Between servers the first chunk also says whose pushes it is made of.
 inline constexpr int64_t kFrameHeaderBytesMax = 128;
 
 struct Frame {

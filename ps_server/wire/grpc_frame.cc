@@ -2,7 +2,6 @@
 
 #include <grpc/grpc.h>
 
-#include <array>
 #include <limits>
 
 #include "ps_server/wire/frame.h"
@@ -19,9 +18,15 @@ bool Unpack(const grpc::ByteBuffer& buffer, ReceivedBytes* received) {
 }
 
 grpc::ByteBuffer MakeBuffer(const PsFrame& header, const grpc::Slice& payload) {
-  const std::array<grpc::Slice, 2> slices = {
-      grpc::Slice(EncodeHeader(header, static_cast<int64_t>(payload.size()))), payload};
-  return {slices.data(), payload.size() == 0 ? size_t{1} : slices.size()};
+  return MakeBuffer(header, std::vector<grpc::Slice>(payload.size() == 0 ? 0 : 1, payload));
+}
+
+grpc::ByteBuffer MakeBuffer(const PsFrame& header, const std::vector<grpc::Slice>& pieces) {
+  int64_t bytes = 0;
+  for (const grpc::Slice& piece : pieces) bytes += static_cast<int64_t>(piece.size());
+  std::vector<grpc::Slice> slices = {grpc::Slice(EncodeHeader(header, bytes))};
+  slices.insert(slices.end(), pieces.begin(), pieces.end());
+  return {slices.data(), slices.size()};
 }
 
 std::vector<std::pair<std::string, int>> ChannelSettings(int64_t message_bytes_max) {

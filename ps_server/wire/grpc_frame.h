@@ -26,8 +26,10 @@ struct ReceivedBytes {
 // False when gRPC cannot unpack the message.
 bool Unpack(const grpc::ByteBuffer& buffer, ReceivedBytes* received);
 
-// `header` (payload empty) and, without a copy, `payload`.
+// `header` (payload empty) and, without a copy, `payload`, or all of its pieces one after the
+// other.
 grpc::ByteBuffer MakeBuffer(const PsFrame& header, const grpc::Slice& payload);
+grpc::ByteBuffer MakeBuffer(const PsFrame& header, const std::vector<grpc::Slice>& pieces);
 
 // Integer channel arguments of both ends.
 std::vector<std::pair<std::string, int>> ChannelSettings(int64_t message_bytes_max);

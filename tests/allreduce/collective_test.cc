@@ -186,7 +186,9 @@ std::vector<ReduceCase> ReduceCases() {
     }
     // The least tile: every chunk loops, and lanes run ahead of each other.
     for (const int n : {2, 5}) cases.push_back({way, n, Transport::kInProcess, 3, 64});
-    for (const int n : {1, 3}) cases.push_back({way, n, Transport::kTcp, 2, 64});
+    for (const Transport transport : {Transport::kTcp, Transport::kShm}) {
+      for (const int n : {1, 3}) cases.push_back({way, n, transport, 2, 64});
+    }
   }
   return cases;
 }
@@ -204,6 +206,7 @@ std::vector<ReduceCase> TileCases() {
     for (const int channels : {1, 2}) {
       for (const int n : {3, 6}) cases.push_back({way, n, Transport::kInProcess, channels, 64});
       cases.push_back({way, 4, Transport::kTcp, channels, 72});
+      cases.push_back({way, 4, Transport::kShm, channels, 72});
     }
   }
   return cases;
@@ -326,11 +329,13 @@ std::string WayName(const testing::TestParamInfo<std::tuple<Way, Transport>>& in
 }
 INSTANTIATE_TEST_SUITE_P(All, WayTest,
                          testing::Combine(testing::ValuesIn(TestedWays()),
-                                          testing::Values(Transport::kInProcess, Transport::kTcp)),
+                                          testing::Values(Transport::kInProcess, Transport::kTcp,
+                                                          Transport::kShm)),
                          WayName);
 INSTANTIATE_TEST_SUITE_P(All, BytesTest,
                          testing::Combine(testing::ValuesIn(ClassicWays()),
-                                          testing::Values(Transport::kInProcess, Transport::kTcp)),
+                                          testing::Values(Transport::kInProcess, Transport::kTcp,
+                                                          Transport::kShm)),
                          WayName);
 
 }  // namespace

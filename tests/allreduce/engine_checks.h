@@ -150,4 +150,22 @@ inline absl::Status CheckNanAndZero(Communicator* c) {
   return absl::OkStatus();
 }
 
+// CASES R19: a sum of integers that is too large wraps modulo 2^bits, as base/numeric/fold.h says,
+// whatever the library behind the engine. Every rank brings 3/4 of the greatest value.
+inline absl::Status CheckWrap(Communicator* c) {
+  constexpr int32_t kLarge = std::numeric_limits<int32_t>::max() / 4 * 3;
+  constexpr int64_t kLarger = std::numeric_limits<int64_t>::max() / 4 * 3;
+  const auto n = static_cast<uint32_t>(c->world_size());
+  int32_t narrow = kLarge;
+  int64_t wide = kLarger;
+  uint8_t byte = 192;
+  RETURN_IF_ERROR(c->AllReduce(&narrow, 1, Dtype::kI32, ReduceOp::kSum));
+  RETURN_IF_ERROR(c->AllReduce(&wide, 1, Dtype::kI64, ReduceOp::kSum));
+  RETURN_IF_ERROR(c->AllReduce(&byte, 1, Dtype::kU8, ReduceOp::kSum));
+  const bool wrapped = narrow == static_cast<int32_t>(n * static_cast<uint32_t>(kLarge)) &&
+                       wide == static_cast<int64_t>(n * static_cast<uint64_t>(kLarger)) &&
+                       byte == static_cast<uint8_t>(n * 192);
+  return wrapped ? absl::OkStatus() : absl::DataLossError("an integer sum does not wrap");
+}
+
 }  // namespace lockstep

@@ -97,6 +97,12 @@ TEST_P(GlooPairTest, MinAndMaxKeepNanAndOrderZeros) {
   for (const absl::Status& status : statuses) EXPECT_THAT(status, IsOk());
 }
 
+TEST_P(GlooPairTest, IntegerSumsWrap) {
+  GlooGroup group(GetParam());
+  const auto statuses = group.Run([](int /*rank*/, Communicator& c) { return CheckWrap(&c); });
+  for (const absl::Status& status : statuses) EXPECT_THAT(status, IsOk());
+}
+
 TEST_P(GlooPairTest, AMismatchIsAnErrorOnEveryRankThatNamesBothSides) {
   GlooGroup group(GetParam());
   const auto statuses = group.Run([](int rank, Communicator& c) {

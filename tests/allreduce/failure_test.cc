@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/status.h"
-#include "tests/allreduce/group.h"
+#include "tests/allreduce/failing.h"
 #include "tests/support/status_matchers.h"
 
 namespace lockstep {
@@ -18,9 +17,6 @@ namespace {
 using absl::StatusCode;
 using testing::HasSubstr;
 
-constexpr int64_t kExpiryMs = 300;    // where a timeout is expected
-constexpr int64_t kPromptMs = 5'000;  // "at once", against a timeout of 10 s, on a busy machine
-
 class FailureTest : public testing::TestWithParam<Transport> {
  protected:
   GroupOptions Options(int n, int64_t sync_timeout_ms = 10'000) const {
@@ -28,25 +24,7 @@ class FailureTest : public testing::TestWithParam<Transport> {
   }
 };
 
-absl::Status AllReduce(Communicator* communicator, int64_t count, Dtype dtype = Dtype::kI64) {
-  std::vector<int64_t> data(static_cast<size_t>(count), 1);
-  return communicator->AllReduce(data.data(), count, dtype, ReduceOp::kSum);
-}
-
 std::string MessageOf(const absl::Status& status) { return absl::StrCat(status.message()); }
-
-void ExpectAll(const std::vector<absl::Status>& statuses, StatusCode code,
-               const std::vector<std::string>& parts) {
-  for (size_t rank = 0; rank < statuses.size(); ++rank) {
-    for (const std::string& part : parts) {
-      EXPECT_THAT(statuses[rank], StatusIs(code, part)) << "rank " << rank;
-    }
-  }
-}
-
-int64_t ElapsedMs(const Clock& clock, int64_t start_ns) {
-  return (clock.NowNs() - start_ns) / kNsPerMs;
-}
 
 // CASES R04: one rank never calls.
 TEST_P(FailureTest, AMissingRankIsNamedByAllOthersWithinTheTimeout) {
@@ -57,7 +35,7 @@ TEST_P(FailureTest, AMissingRankIsNamedByAllOthersWithinTheTimeout) {
     if (rank == 2) {
       return absl::DeadlineExceededError("all_reduce #0 missing: rank 2. failed after");
     }
-    absl::Status status = AllReduce(&communicator, 5);
+    absl::Status status = AllReduceOnes(&communicator, 5);
     elapsed_ms[static_cast<size_t>(rank)] = ElapsedMs(group.clock(), start_ns);
     return status;
   });
@@ -73,15 +51,15 @@ TEST_P(FailureTest, AMissingRankIsNamedByAllOthersWithinTheTimeout) {
 TEST_P(FailureTest, ALateCallerFailsAtOnceAndTheGroupStaysDead) {
   RankGroup group(Options(3, kExpiryMs));
   std::vector<absl::Status> first = group.Run([&](int rank, Communicator& communicator) {
-    return rank == 2 ? absl::OkStatus() : AllReduce(&communicator, 5);
+    return rank == 2 ? absl::OkStatus() : AllReduceOnes(&communicator, 5);
   });
   const int64_t start_ns = group.clock().NowNs();
-  first[2] = AllReduce(&group.at(2), 5);
+  first[2] = AllReduceOnes(&group.at(2), 5);
   EXPECT_LT(ElapsedMs(group.clock(), start_ns), kExpiryMs);
   ExpectAll(first, StatusCode::kDeadlineExceeded, {"all_reduce #0"});
   EXPECT_THAT(MessageOf(first[2]), HasSubstr("rank 0 waited "));
   const std::vector<absl::Status> second =
-      group.Run([&](int, Communicator& communicator) { return AllReduce(&communicator, 5); });
+      group.Run([&](int, Communicator& communicator) { return AllReduceOnes(&communicator, 5); });
   EXPECT_EQ(second, first);
 }
 
@@ -102,7 +80,7 @@ TEST_P(FailureTest, DifferentCountsAreNamedOnEveryRank) {
     RankGroup group(Options(4));
     const int64_t start_ns = group.clock().NowNs();
     ExpectAll(group.Run([&](int rank, Communicator& communicator) {
-      return AllReduce(&communicator, rank == 2 ? count + 1 : count);
+      return AllReduceOnes(&communicator, rank == 2 ? count + 1 : count);
     }),
               StatusCode::kInvalidArgument,
               {"the calls differ", absl::StrCat("count ", count, ", "),
@@ -114,7 +92,7 @@ TEST_P(FailureTest, DifferentCountsAreNamedOnEveryRank) {
 TEST_P(FailureTest, DifferentDtypesAreNamedOnEveryRank) {
   RankGroup group(Options(3));
   ExpectAll(group.Run([&](int rank, Communicator& communicator) {
-    return AllReduce(&communicator, 8, rank == 0 ? Dtype::kF32 : Dtype::kI64);
+    return AllReduceOnes(&communicator, 8, rank == 0 ? Dtype::kF32 : Dtype::kI64);
   }),
             StatusCode::kInvalidArgument,
             {"all_reduce #0 (f32 sum, count 8", "on rank 0", "(i64 sum", "on ranks 1, 2"});
@@ -125,7 +103,7 @@ TEST_P(FailureTest, AnotherOrderOfOperationsIsNamedOnEveryRank) {
   ExpectAll(group.Run([&](int rank, Communicator& communicator) {
     int64_t value = rank;
     if (rank == 1) return communicator.Broadcast(&value, 1, Dtype::kI64, 0);
-    return AllReduce(&communicator, 1);
+    return AllReduceOnes(&communicator, 1);
   }),
             StatusCode::kInvalidArgument,
             {"all_reduce #0", "on ranks 0, 2", "broadcast #0 (i64 root 0", "on rank 1"});
@@ -144,8 +122,8 @@ TEST_P(FailureTest, DifferentRootsAreNamedOnEveryRank) {
 TEST_P(FailureTest, ACallOneRankSkippedLeavesItMissing) {
   RankGroup group(Options(3, kExpiryMs));
   const std::vector<absl::Status> statuses = group.Run([&](int rank, Communicator& communicator) {
-    const absl::Status first = AllReduce(&communicator, 1);
-    return !first.ok() || rank == 1 ? first : AllReduce(&communicator, 1);
+    const absl::Status first = AllReduceOnes(&communicator, 1);
+    return !first.ok() || rank == 1 ? first : AllReduceOnes(&communicator, 1);
   });
   EXPECT_THAT(statuses[1], IsOk());
   for (const int rank : {0, 2}) {
@@ -174,7 +152,7 @@ TEST_P(FailureTest, ARankThatLeftIsNamedByAllSurvivors) {
   RankGroup group(Options(4));
   const int64_t start_ns = group.clock().NowNs();
   std::vector<absl::Status> statuses = group.Run([&](int rank, Communicator& communicator) {
-    if (rank != 1) return AllReduce(&communicator, 100'000);
+    if (rank != 1) return AllReduceOnes(&communicator, 100'000);
     group.Destroy(1);
     return absl::UnavailableError("all_reduce #0 lost: rank 1.");
   });
@@ -186,7 +164,7 @@ TEST_P(FailureTest, AnAbortEndsEveryWaitAtOnce) {
   RankGroup group(Options(3));
   const int64_t start_ns = group.clock().NowNs();
   const std::vector<absl::Status> statuses = group.Run([&](int rank, Communicator& communicator) {
-    if (rank != 2) return AllReduce(&communicator, 5);
+    if (rank != 2) return AllReduceOnes(&communicator, 5);
     group.abort().Request(absl::CancelledError("stopped by the user"));
     return absl::CancelledError("stopped by the user");
   });
@@ -197,7 +175,7 @@ TEST_P(FailureTest, AnAbortEndsEveryWaitAtOnce) {
 // Limits at their least: each wait and message of this room has its named error.
 TEST_P(FailureTest, SyncTimeoutAtItsLeast) {
   RankGroup group(Options(2, 1));
-  EXPECT_THAT(AllReduce(&group.at(0), 5),
+  EXPECT_THAT(AllReduceOnes(&group.at(0), 5),
               StatusIs(StatusCode::kDeadlineExceeded, "limits.sync_timeout_ms = 1"));
 }
 
@@ -206,7 +184,7 @@ TEST_P(FailureTest, MessageBytesMaxAtItsLeast) {
   options.limits.message_bytes_max = 1'024;
   RankGroup group(options);
   const auto all_reduce = [](int64_t count) {
-    return [count](int, Communicator& communicator) { return AllReduce(&communicator, count); };
+    return [count](int, Communicator& communicator) { return AllReduceOnes(&communicator, count); };
   };
   ExpectAll(group.Run(all_reduce(256)), StatusCode::kOk, {""});  // two chunks of 1,024 bytes
   ExpectAll(group.Run(all_reduce(257)), StatusCode::kResourceExhausted,
@@ -216,7 +194,8 @@ TEST_P(FailureTest, MessageBytesMaxAtItsLeast) {
 std::string TransportName(const testing::TestParamInfo<Transport>& info) {
   return NameOf(info.param);
 }
-INSTANTIATE_TEST_SUITE_P(All, FailureTest, testing::Values(Transport::kInProcess, Transport::kTcp),
+INSTANTIATE_TEST_SUITE_P(All, FailureTest,
+                         testing::Values(Transport::kInProcess, Transport::kTcp, Transport::kShm),
                          TransportName);
 
 // What a fault of rank 0's messages to rank 1 must do to all ranks.
@@ -237,8 +216,8 @@ TEST_P(FaultTest, IsToldOnEveryRank) {
       {3, fault.transport, 1, TestLimits(expires ? kExpiryMs : 10'000), {{0, fault.rule}}});
   const int64_t start_ns = group.clock().NowNs();
   ExpectAll(group.Run([&](int, Communicator& communicator) {
-    RETURN_IF_ERROR(AllReduce(&communicator, 100));
-    return AllReduce(&communicator, 100);
+    RETURN_IF_ERROR(AllReduceOnes(&communicator, 100));
+    return AllReduceOnes(&communicator, 100);
   }),
             fault.code, {fault.part});
   EXPECT_LT(ElapsedMs(group.clock(), start_ns), kPromptMs);
@@ -248,8 +227,9 @@ std::vector<FaultCase> FaultCases() {
   std::vector<FaultCase> cases;
   const auto add = [&](const char* name, FaultRule rule, StatusCode code, const char* part) {
     rule.peer = 1;
-    cases.push_back({name, Transport::kInProcess, rule, code, part});
-    cases.push_back({name, Transport::kTcp, rule, code, part});
+    for (const Transport transport : {Transport::kInProcess, Transport::kTcp, Transport::kShm}) {
+      cases.push_back({name, transport, rule, code, part});
+    }
   };
   const auto corrupt = [&](const char* name, size_t byte, const char* part) {
     add(name, {.fault = LinkFault::kCorrupt, .corrupt_byte = byte}, StatusCode::kInvalidArgument,
@@ -279,7 +259,7 @@ std::string FaultName(const testing::TestParamInfo<FaultCase>& info) {
 INSTANTIATE_TEST_SUITE_P(All, FaultTest, testing::ValuesIn(FaultCases()), FaultName);
 
 TEST(DelayTest, AMessageHeldBackChangesNothingButTheTime) {
-  for (const Transport transport : {Transport::kInProcess, Transport::kTcp}) {
+  for (const Transport transport : {Transport::kInProcess, Transport::kTcp, Transport::kShm}) {
     constexpr int64_t kDelayMs = 50;
     const FaultRule rule{.fault = LinkFault::kDelay, .peer = 1, .first = 1, .delay_ms = kDelayMs};
     RankGroup group({3, transport, 1, TestLimits(), {{0, rule}}});

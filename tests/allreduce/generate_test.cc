@@ -11,7 +11,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "allreduce/schedule/barrier.h"
-#include "allreduce/schedule/broadcast.h"
 #include "allreduce/schedule/direct.h"
 #include "allreduce/schedule/double_tree.h"
 #include "allreduce/schedule/halving_doubling.h"
@@ -19,8 +18,8 @@
 #include "allreduce/schedule/naive.h"
 #include "allreduce/schedule/ps_exchange.h"
 #include "allreduce/schedule/recursive_doubling.h"
-#include "allreduce/schedule/reduce.h"
 #include "allreduce/schedule/ring.h"
+#include "allreduce/schedule/rooted.h"
 #include "allreduce/schedule/star.h"
 #include "allreduce/schedule/tree.h"
 #include "allreduce/schedule/verify.h"

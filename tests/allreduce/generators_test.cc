@@ -213,10 +213,13 @@ TEST(ScheduleErrors, NameWhatTheGeneratorWasGiven) {
               refused("servers 3 exceed workers 2"));
   EXPECT_THAT(MakePsExchange({2, 3, 1, Placement::kSplit}), refused("the placement is split"));
   EXPECT_THAT(MakePingPong({1}), refused("world_size 1"));
-  EXPECT_THAT(MakeReduce({2, -1, 1}), refused("reduce: root -1 is no rank of 0..1"));
-  EXPECT_THAT(MakeBroadcast({0, 0, 1}), refused("world_size 0"));
-  EXPECT_THAT(MakeBroadcast({2, 2, 1}), refused("root 2"));
-  EXPECT_THAT(MakeBroadcast({2, 0, 0}), refused("0 chunks per channel"));
+  EXPECT_THAT(MakeRooted({2, -1, 1, 1, TreeForm::kHeap, Collective::kReduce}),
+              refused("reduce: root -1 is no rank of 0..1"));
+  EXPECT_THAT(MakeRooted({0, 0, 1}), refused("world_size 0"));
+  EXPECT_THAT(MakeRooted({2, 2, 1}), refused("broadcast: root 2"));
+  EXPECT_THAT(MakeRooted({2, 0, 0}), refused("0 chunks per channel"));
+  EXPECT_THAT(MakeRooted({2, 0, 1, 1, TreeForm::kHeap, Collective::kAllGather}),
+              refused("all_gather: has no root"));
   EXPECT_THAT(MakeBarrier({0}), refused("barrier: world_size 0"));
 }
 
@@ -238,7 +241,7 @@ TEST(ScheduleErrors, WhatDoesNotFitIsRefusedWithNeedAndLimit) {
 }
 
 TEST(BroadcastTest, MovesEveryChunkOnceOverEveryHop) {
-  const Schedule chain = *MakeBroadcast({5, 3, 4});
+  const Schedule chain = *MakeRooted({5, 3, 4});
   for (int32_t rank = 0; rank < 5; ++rank) {  // 2 is last: 3 -> 4 -> 0 -> 1 -> 2
     const Share expected{rank == 2 ? 0 : 4, rank == 3 ? 0 : 4};
     EXPECT_EQ(ShareOf(chain.ranks[static_cast<size_t>(rank)]), expected) << "rank " << rank;

@@ -52,6 +52,7 @@ absl::Status Play(const std::string& scenario, Communicator* c) {
   if (scenario == "right") {
     RETURN_IF_ERROR(CheckCollectives(c));
     RETURN_IF_ERROR(CheckNanAndZero(c));
+    RETURN_IF_ERROR(CheckWrap(c));
     return CheckGroup(c);
   }
   if (scenario == "mismatch") return sum(c->rank() == 1 ? 2000 : 1000);

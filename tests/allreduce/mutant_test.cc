@@ -13,11 +13,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "allreduce/schedule/barrier.h"
-#include "allreduce/schedule/broadcast.h"
 #include "allreduce/schedule/double_tree.h"
 #include "allreduce/schedule/generate.h"
 #include "allreduce/schedule/ping_pong.h"
-#include "allreduce/schedule/reduce.h"
+#include "allreduce/schedule/rooted.h"
 #include "allreduce/schedule/tree.h"
 #include "allreduce/schedule/verify.h"
 #include "tests/allreduce/brute_force.h"
@@ -219,9 +218,9 @@ class CaseList {
   void Rooted(int32_t n, int32_t root) {
     for (const TreeForm form : {TreeForm::kHeap, TreeForm::kChain, TreeForm::kFan}) {
       const std::string name = absl::StrCat("_", n, "_form_", static_cast<int>(form));
-      const Schedule reduce = *MakeReduce({n, root, 2, 1, form});
+      const Schedule reduce = *MakeRooted({n, root, 2, 1, form, Collective::kReduce});
       cases_.push_back({"reduce" + name, reduce, *GoalOf(Collective::kReduce, reduce, root)});
-      const Schedule broadcast = *MakeBroadcast({n, root, 2, 1, form});
+      const Schedule broadcast = *MakeRooted({n, root, 2, 1, form});
       cases_.push_back({"broadcast" + name, broadcast, BroadcastGoal(broadcast, root)});
     }
   }

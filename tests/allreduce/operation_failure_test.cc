@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/status.h"
-#include "tests/allreduce/group.h"
+#include "tests/allreduce/failing.h"
 #include "tests/allreduce/tier.h"
 #include "tests/support/status_matchers.h"
 
@@ -20,10 +19,7 @@ namespace lockstep {
 namespace {
 
 using absl::StatusCode;
-using testing::ElementsAre;
 
-constexpr int64_t kExpiryMs = 300;    // where a timeout is expected
-constexpr int64_t kPromptMs = 5'000;  // "at once", against a timeout of 10 s, on a busy machine
 constexpr int kRanks = 4;
 
 struct Arguments {
@@ -64,10 +60,6 @@ constexpr std::array<NamedOperation, 5> kOperations = {{
      [](Communicator* c, const Arguments&, int64_t*) { return c->Barrier(); }},
 }};
 
-int64_t ElapsedMs(const Clock& clock, int64_t start_ns) {
-  return (clock.NowNs() - start_ns) / kNsPerMs;
-}
-
 class OperationFailureTest : public testing::TestWithParam<std::tuple<Way, NamedOperation>> {
  protected:
   const NamedOperation& operation() const { return std::get<NamedOperation>(GetParam()); }
@@ -82,26 +74,13 @@ class OperationFailureTest : public testing::TestWithParam<std::tuple<Way, Named
     return operation().call(communicator, with, data.data());
   }
 
-  // After one call that all make alike rank `odd` makes another than the rest.
-  template <typename OddCall>
-  void ExpectDifference(int odd, const OddCall& odd_call, const std::string& usual_text,
-                        const std::string& odd_text) const {
-    RankGroup group(Options(kExpiryMs));
-    for (const absl::Status& status :
-         group.Run([&](int, Communicator& communicator) { return Call(&communicator, {}); })) {
-      EXPECT_THAT(status, IsOk());
-    }
-    const int64_t start_ns = group.clock().NowNs();
-    for (const absl::Status& status : group.Run([&](int rank, Communicator&communicator) {
-           return rank == odd ? odd_call(&communicator) : Call(&communicator, {});
-         })) {
-      for (const std::string& part :
-           {std::string("the calls differ: "), absl::StrCat(operation().text, " #1"), usual_text,
-            odd_text, absl::StrCat("on rank ", odd), absl::StrCat("\n> rank ", odd, ": ")}) {
-        EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument, part));
-      }
-    }
-    EXPECT_LT(ElapsedMs(group.clock(), start_ns), kPromptMs);
+  // In its second call rank `odd` does something else than the others.
+  void ExpectOdd(int odd, const GroupCall& odd_call, const std::string& usual_text,
+                 const std::string& odd_text) const {
+    const GroupCall usual = [this](Communicator* communicator) { return Call(communicator, {}); };
+    ExpectDifference(Options(kExpiryMs), {usual, odd, odd_call},
+                     {absl::StrCat(operation().text, " #1"), usual_text, odd_text,
+                      absl::StrCat("\n> rank ", odd, ": ")});
   }
 };
 
@@ -109,7 +88,7 @@ class OperationFailureTest : public testing::TestWithParam<std::tuple<Way, Named
 TEST_P(OperationFailureTest, ADifferentCountIsNamedWithItsRank) {
   if (!operation().has_count) return;
   for (const int odd : {1, kRanks - 1}) {
-    ExpectDifference(
+    ExpectOdd(
         odd, [&](Communicator* c) { return Call(c, {.count = 3'000}); }, "count 1500,",
         "count 3000,");
   }
@@ -117,19 +96,19 @@ TEST_P(OperationFailureTest, ADifferentCountIsNamedWithItsRank) {
 
 TEST_P(OperationFailureTest, ADifferentRootIsNamedWithItsRank) {
   if (!operation().has_root) return;
-  ExpectDifference(
+  ExpectOdd(
       2, [&](Communicator* c) { return Call(c, {.root = 1}); }, " root 0,", " root 1,");
 }
 
 TEST_P(OperationFailureTest, ADifferentReductionIsNamedWithItsRank) {
   if (!operation().reduces) return;
-  ExpectDifference(
+  ExpectOdd(
       2, [&](Communicator* c) { return Call(c, {.op = ReduceOp::kMax}); }, "(i64 sum", "(i64 max");
 }
 
 // CASES R02.
 TEST_P(OperationFailureTest, AnotherOperationIsNamedWithItsRankAndNumber) {
-  ExpectDifference(
+  ExpectOdd(
       3,
       [](Communicator* c) {
         std::vector<int64_t> data(1'500, 1);
@@ -145,38 +124,16 @@ TEST_P(OperationFailureTest, AMissingRankIsNamedByAllOthers) {
     const std::vector<absl::Status> statuses = group.Run([&](int rank, Communicator& communicator) {
       return rank == missing ? absl::OkStatus() : Call(&communicator, {});
     });
-    for (int rank = 0; rank < kRanks; ++rank) {
-      if (rank == missing) continue;
-      const absl::Status& status = statuses[static_cast<size_t>(rank)];
-      EXPECT_THAT(status, StatusIs(StatusCode::kDeadlineExceeded,
-                                   absl::StrCat("missing: rank ", missing, ".")));
-      EXPECT_THAT(BlamedBy(status), ElementsAre(absl::StrCat("rank ", missing)));
-    }
+    ExpectNamed(statuses, missing, StatusCode::kDeadlineExceeded);
   }
 }
 
-// CASES R03. What a survivor has finished is right, and its next call tells it.
+// CASES R03.
 TEST_P(OperationFailureTest, ARankThatDiesInTheMiddleIsNamedByAllSurvivors) {
   for (int dying = 0; dying < kRanks; ++dying) {
     for (const int sends : {1, 4}) {
-      GroupOptions options = Options(10'000);
-      options.dying_rank = dying;
-      options.dying_sends = sends;
-      RankGroup group(options);
-      const int64_t start_ns = group.clock().NowNs();
-      const std::vector<absl::Status> statuses = group.Run([&](int, Communicator& communicator) {
-        absl::Status status;
-        for (int call = 0; status.ok() && call < 40; ++call) status = Call(&communicator, {});
-        return status;
-      });
-      EXPECT_LT(ElapsedMs(group.clock(), start_ns), kPromptMs);
-      for (int rank = 0; rank < kRanks; ++rank) {
-        if (rank == dying) continue;
-        const absl::Status& status = statuses[static_cast<size_t>(rank)];
-        EXPECT_THAT(status,
-                    StatusIs(StatusCode::kUnavailable, absl::StrCat("lost: rank ", dying, ".")));
-        EXPECT_THAT(BlamedBy(status), ElementsAre(absl::StrCat("rank ", dying)));
-      }
+      ExpectDeathIsNamed(Options(10'000), dying, sends,
+                         [this](Communicator* communicator) { return Call(communicator, {}); });
     }
   }
 }
@@ -193,11 +150,7 @@ TEST_P(OperationFailureTest, ARankThatLeavesEarlyIsNamedByAllOthers) {
       return first;
     });
     EXPECT_LT(ElapsedMs(group.clock(), start_ns), kPromptMs);
-    for (int rank = 0; rank < kRanks; ++rank) {
-      if (rank == leaving) continue;
-      EXPECT_THAT(statuses[static_cast<size_t>(rank)],
-                  StatusIs(StatusCode::kUnavailable, absl::StrCat("lost: rank ", leaving, ".")));
-    }
+    ExpectNamed(statuses, leaving, StatusCode::kUnavailable);
   }
 }
 

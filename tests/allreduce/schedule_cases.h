@@ -11,7 +11,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "allreduce/schedule/barrier.h"
-#include "allreduce/schedule/broadcast.h"
 #include "allreduce/schedule/direct.h"
 #include "allreduce/schedule/double_tree.h"
 #include "allreduce/schedule/halving_doubling.h"
@@ -19,8 +18,8 @@
 #include "allreduce/schedule/naive.h"
 #include "allreduce/schedule/ps_exchange.h"
 #include "allreduce/schedule/recursive_doubling.h"
-#include "allreduce/schedule/reduce.h"
 #include "allreduce/schedule/ring.h"
+#include "allreduce/schedule/rooted.h"
 #include "allreduce/schedule/star.h"
 #include "allreduce/schedule/tree.h"
 #include "tests/allreduce/schedule_walk.h"
@@ -255,39 +254,24 @@ inline const char* NameOf(TreeForm form) {
   return form == TreeForm::kChain ? "Chain" : form == TreeForm::kFan ? "Fan" : "Heap";
 }
 
-inline ScheduleCase ReduceCase(const ReduceSpec& spec) {
+inline ScheduleCase RootedCase(const RootedSpec& spec) {
   const int32_t n = spec.world_size;
   const Rooted tree = RootedOf(spec.form, n);
   const int64_t chunks = int64_t{spec.channels} * spec.chunks_per_channel;
-  return {.name = absl::StrCat(SpecName("Reduce", n, spec.channels), NameOf(spec.form), "Root",
-                               spec.root),
-          .make = [=] { return *MakeReduce(spec); },
+  const bool reduces = spec.collective == Collective::kReduce;
+  return {.name = absl::StrCat(SpecName(reduces ? "Reduce" : "Broadcast", n, spec.channels),
+                               NameOf(spec.form), "Root", spec.root),
+          .make = [=] { return *MakeRooted(spec); },
           .chunks = static_cast<int32_t>(chunks),
           .depth = tree.height,
           .share =
               [=](int32_t rank) {
                 const int32_t position = (rank + n - spec.root) % n;
-                return Share{position == 0 ? 0 : chunks, tree.children(position) * chunks};
+                const int64_t above = position == 0 ? 0 : chunks;
+                const int64_t below = tree.children(position) * chunks;
+                return reduces ? Share{above, below} : Share{below, above};
               },
-          .collective = Collective::kReduce,
-          .root = spec.root};
-}
-
-inline ScheduleCase BroadcastCase(const BroadcastSpec& spec) {
-  const int32_t n = spec.world_size;
-  const Rooted tree = RootedOf(spec.form, n);
-  const int64_t chunks = int64_t{spec.channels} * spec.chunks;
-  return {.name = absl::StrCat(SpecName("Broadcast", n, spec.channels), NameOf(spec.form), "Root",
-                               spec.root),
-          .make = [=] { return *MakeBroadcast(spec); },
-          .chunks = static_cast<int32_t>(chunks),
-          .depth = tree.height,
-          .share =
-              [=](int32_t rank) {
-                const int32_t position = (rank + n - spec.root) % n;
-                return Share{tree.children(position) * chunks, position == 0 ? 0 : chunks};
-              },
-          .collective = Collective::kBroadcast,
+          .collective = spec.collective,
           .root = spec.root};
 }
 

@@ -67,8 +67,9 @@ void AddOthers(int32_t n, std::vector<ScheduleCase>* cases) {
   }
   for (const TreeForm form : {TreeForm::kHeap, TreeForm::kChain, TreeForm::kFan}) {
     for (const int32_t root : std::set<int32_t>{0, n / 2, n - 1}) {
-      cases->push_back(ReduceCase({n, root, 4, root == 0 ? 1 : 3, form}));
-      cases->push_back(BroadcastCase({n, root, 4, root == 0 ? 1 : 3, form}));
+      for (const Collective collective : {Collective::kReduce, Collective::kBroadcast}) {
+        cases->push_back(RootedCase({n, root, 4, root == 0 ? 1 : 3, form, collective}));
+      }
     }
   }
   cases->push_back(BarrierCase({n}));

@@ -129,6 +129,18 @@ TEST(TuningTest, SizesShareAChoiceUpToTheNextPowerOfTwo) {
                                        "us, 0.100 ns/B moved, 0.050 ns/B reduced): "));
 }
 
+TEST(TuningTest, SaysWhatSharedCoresCost) {
+  Tuning tuning(8, int64_t{1} << 20);
+  tuning.Learn({.latency_ns = 4'000,
+                .overhead_ns = 3'000,
+                .beta_ns_per_byte = 0.1,
+                .gamma_ns_per_byte = 0.05,
+                .crowd_message_ns = 5'000,
+                .crowd_ns_per_byte = 0.25});
+  EXPECT_THAT(tuning.Why(4), StartsWith("auto: star for 4..7 bytes on 8 ranks ("));
+  EXPECT_THAT(tuning.Why(4), HasSubstr("reduced; sharing cores: 5.00 us a message, 0.250 ns/B): "));
+}
+
 // The burst's messages are small, so a port is never busy for longer than a message takes.
 TEST_P(AutoTest, TheMeasuredCostsAreSane) {
   RankGroup group(Auto(2, GetParam()));

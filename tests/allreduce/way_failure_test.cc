@@ -1,5 +1,5 @@
 // Failing collectives of every way: whoever calls something else, is missing or dies in the middle
-// is named on every rank, within the timeout. One source for two tiers: both transports in full.
+// is named on every rank, within the timeout. One source for two tiers: all transports in full.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,8 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "allreduce/host/executor.h"
-#include "base/status.h"
-#include "tests/allreduce/group.h"
+#include "tests/allreduce/failing.h"
 #include "tests/allreduce/tier.h"
 #include "tests/support/status_matchers.h"
 
@@ -21,21 +20,8 @@ namespace lockstep {
 namespace {
 
 using absl::StatusCode;
-using testing::ElementsAre;
 
-constexpr int64_t kExpiryMs = 300;    // where a timeout is expected
-constexpr int64_t kPromptMs = 5'000;  // "at once", against a timeout of 10 s, on a busy machine
 constexpr int kInputs = 4;
-
-absl::Status AllReduce(Communicator* communicator, int64_t count, Dtype dtype = Dtype::kI64,
-                       ReduceOp op = ReduceOp::kSum) {
-  std::vector<int64_t> data(static_cast<size_t>(count), 1);
-  return communicator->AllReduce(data.data(), count, dtype, op);
-}
-
-int64_t ElapsedMs(const Clock& clock, int64_t start_ns) {
-  return (clock.NowNs() - start_ns) / kNsPerMs;
-}
 
 std::string AllBut(int rank, int n) {
   std::vector<std::string> others;
@@ -54,71 +40,46 @@ class WayFailureTest : public testing::TestWithParam<std::tuple<Way, Transport>>
     return options;
   }
 
-  // In its second call rank `odd` does something else than the others: every rank says so, and
-  // what.
-  template <typename Call>
-  void ExpectDifference(int odd, const Call& call, const std::string& here,
-                        const std::string& there) const {
-    RankGroup group(Options(kExpiryMs));
-    for (const absl::Status& status :
-         group.Run([](int, Communicator& communicator) { return AllReduce(&communicator, 5); })) {
-      EXPECT_THAT(status, IsOk());
-    }
-    const int64_t start_ns = group.clock().NowNs();
-    for (const absl::Status& status : group.Run([&](int rank, Communicator&communicator) {
-           return call(rank == odd, &communicator);
-         })) {
-      for (const std::string& part : {std::string("the calls differ"), here, there,
-                                      AllBut(odd, group.n()), absl::StrCat("on rank ", odd)}) {
-        EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument, part));
-      }
-    }
-    EXPECT_LT(ElapsedMs(group.clock(), start_ns), kPromptMs);
+  // In its second call rank `odd` does something else than the others.
+  void ExpectOdd(int odd, const GroupCall& usual, const GroupCall& odd_call,
+                 const std::string& here, const std::string& there) const {
+    const GroupOptions options = Options(kExpiryMs);
+    ExpectDifference(options, {usual, odd, odd_call}, {here, there, AllBut(odd, options.n)});
   }
 };
+
+// A call of all ranks.
+GroupCall AllReduceOf(int64_t count, Dtype dtype = Dtype::kI64, ReduceOp op = ReduceOp::kSum) {
+  return [=](Communicator* communicator) { return AllReduceOnes(communicator, count, dtype, op); };
+}
 
 // CASES R01: tiny and large counts, at the root of a tree, in its middle and at a leaf.
 TEST_P(WayFailureTest, ADifferentCountIsNamedWithItsRank) {
   for (const int odd : {0, 1, kInputs - 1}) {
     for (const int64_t count : {int64_t{1}, int64_t{30'000}}) {
-      ExpectDifference(
-          odd,
-          [&](bool is_odd, Communicator* communicator) {
-            return AllReduce(communicator, is_odd ? 2 * count : count);
-          },
-          absl::StrCat("count ", count, ", "), absl::StrCat("count ", 2 * count, ", "));
+      ExpectOdd(odd, AllReduceOf(count), AllReduceOf(2 * count),
+                absl::StrCat("count ", count, ", "), absl::StrCat("count ", 2 * count, ", "));
     }
   }
 }
 
 TEST_P(WayFailureTest, ADifferentReductionIsNamedWithItsRank) {
-  ExpectDifference(
-      2,
-      [](bool is_odd, Communicator* communicator) {
-        return AllReduce(communicator, 8, Dtype::kI64, is_odd ? ReduceOp::kMax : ReduceOp::kSum);
-      },
-      "(i64 sum, count 8", "(i64 max, count 8");
+  ExpectOdd(2, AllReduceOf(8), AllReduceOf(8, Dtype::kI64, ReduceOp::kMax), "(i64 sum, count 8",
+            "(i64 max, count 8");
 }
 
 TEST_P(WayFailureTest, ADifferentDtypeIsNamedWithItsRank) {
-  ExpectDifference(
-      1,
-      [](bool is_odd, Communicator* communicator) {
-        return AllReduce(communicator, 8, is_odd ? Dtype::kBf16 : Dtype::kF16);
-      },
-      "(f16 sum, count 8", "(bf16 sum, count 8");
+  ExpectOdd(1, AllReduceOf(8, Dtype::kF16), AllReduceOf(8, Dtype::kBf16), "(f16 sum, count 8",
+            "(bf16 sum, count 8");
 }
 
 // CASES R02: from some call on one rank issues another operation.
 TEST_P(WayFailureTest, AnotherOperationIsNamedWithItsRankAndNumber) {
-  ExpectDifference(
-      3,
-      [](bool is_odd, Communicator* communicator) {
-        int64_t value = 1;
-        return is_odd ? communicator->Broadcast(&value, 1, Dtype::kI64, 0)
-                      : AllReduce(communicator, 1);
-      },
-      "all_reduce #1 (i64 sum", "broadcast #1 (i64 root 0");
+  const GroupCall broadcast = [](Communicator* communicator) {
+    int64_t value = 1;
+    return communicator->Broadcast(&value, 1, Dtype::kI64, 0);
+  };
+  ExpectOdd(3, AllReduceOf(1), broadcast, "all_reduce #1 (i64 sum", "broadcast #1 (i64 root 0");
 }
 
 // A rank that only sums may be through without another one like it, and tells its next call.
@@ -128,46 +89,20 @@ TEST_P(WayFailureTest, AMissingRankIsNamedByAllOthers) {
     RankGroup group(Options(kExpiryMs));
     const std::vector<absl::Status> statuses = group.Run([&](int rank, Communicator& communicator) {
       if (rank == missing) return absl::OkStatus();
-      absl::Status status = AllReduce(&communicator, 1000);
-      return status.ok() && rank >= kInputs ? AllReduce(&communicator, 1000) : status;
+      absl::Status status = AllReduceOnes(&communicator, 1000);
+      return status.ok() && rank >= kInputs ? AllReduceOnes(&communicator, 1000) : status;
     });
-    for (int rank = 0; rank < n; ++rank) {
-      if (rank == missing) continue;
-      const absl::Status& status = statuses[static_cast<size_t>(rank)];
-      EXPECT_THAT(status, StatusIs(StatusCode::kDeadlineExceeded,
-                                   absl::StrCat("missing: rank ", missing, ".")));
-      EXPECT_THAT(BlamedBy(status), ElementsAre(absl::StrCat("rank ", missing)));
-    }
+    ExpectNamed(statuses, missing, StatusCode::kDeadlineExceeded);
   }
 }
 
-// CASES R03. A rank that is through with the call has its right result and learns it in the next.
+// CASES R03.
 TEST_P(WayFailureTest, ARankThatDiesInTheMiddleIsNamedByAllSurvivors) {
-  const Way way = std::get<Way>(GetParam());
-  const int n = kInputs + way.spare();
-  for (int dying = 0; dying < n; ++dying) {
+  GroupOptions options = Options(10'000);
+  options.limits.chunk_bytes = 1'000;
+  for (int dying = 0; dying < options.n; ++dying) {
     for (const int sends : {1, 5, 18}) {
-      GroupOptions options = Options(10'000);
-      options.limits.chunk_bytes = 1'000;
-      options.dying_rank = dying;
-      options.dying_sends = sends;
-      RankGroup group(options);
-      const int64_t start_ns = group.clock().NowNs();
-      const std::vector<absl::Status> statuses = group.Run([](int, Communicator& communicator) {
-        absl::Status status;
-        for (int call = 0; status.ok() && call < 40; ++call) {
-          status = AllReduce(&communicator, 1'500);
-        }
-        return status;
-      });
-      EXPECT_LT(ElapsedMs(group.clock(), start_ns), kPromptMs);
-      for (int rank = 0; rank < n; ++rank) {
-        if (rank == dying) continue;
-        const absl::Status& status = statuses[static_cast<size_t>(rank)];
-        EXPECT_THAT(status,
-                    StatusIs(StatusCode::kUnavailable, absl::StrCat("lost: rank ", dying, ".")));
-        EXPECT_THAT(BlamedBy(status), ElementsAre(absl::StrCat("rank ", dying)));
-      }
+      ExpectDeathIsNamed(options, dying, sends, AllReduceOf(1'500));
     }
   }
 }
@@ -185,7 +120,7 @@ std::vector<Way> FailingWays() {
           {Algorithm::kPsExchange, 2}};
 }
 std::vector<Transport> FailingTransports() {
-  if (kFullTier) return {Transport::kInProcess, Transport::kTcp};
+  if (kFullTier) return {Transport::kInProcess, Transport::kTcp, Transport::kShm};
   return {Transport::kInProcess};
 }
 INSTANTIATE_TEST_SUITE_P(All, WayFailureTest,
@@ -195,13 +130,11 @@ INSTANTIATE_TEST_SUITE_P(All, WayFailureTest,
 
 // Ranks that run different ways wait for messages that nobody sends; the timeout compares them.
 TEST(MixedWaysTest, AreNamedWithTheirRanks) {
-  for (const Transport transport : {Transport::kInProcess, Transport::kTcp}) {
+  for (const Transport transport : {Transport::kInProcess, Transport::kTcp, Transport::kShm}) {
     MonotonicClock clock;
     Abort abort;
     const Limits limits = TestLimits(kExpiryMs);
-    std::vector<std::unique_ptr<Link>> links =
-        transport == Transport::kTcp ? ConnectTcpLinks(4, 1, limits, clock, abort)
-                                     : MakeInProcessLinks({.world_size = 4}, limits, clock, abort);
+    std::vector<std::unique_ptr<Link>> links = MakeLinks(transport, 4, 1, limits, clock, abort);
     std::vector<absl::Status> statuses(4);
     const std::vector<Way> ways = {{Algorithm::kRing},
                                    {Algorithm::kTree},
@@ -214,7 +147,7 @@ TEST(MixedWaysTest, AreNamedWithTheirRanks) {
       options.servers = ways[r].servers;
       options.limits = limits;
       const auto communicator = MakeHostCommunicator(std::move(links[r]), clock, options);
-      statuses[r] = AllReduce(communicator.get(), 8);
+      statuses[r] = AllReduceOnes(communicator.get(), 8);
     });
     for (const absl::Status& status : statuses) {
       const std::vector<std::string> texts = {"ring, 1 channel", "tree, 1 channel",

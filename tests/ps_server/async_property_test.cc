@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kCount = 6;
 constexpr int64_t kChunk = 2;  // elements
-const SgdOptions kSgd = {.learning_rate = 0.02F, .momentum = 0.5F, .divisor = 1.0F};
+const OptimizerOptions kSgd = {.learning_rate = 0.02F, .momentum = 0.5F, .divisor = 1.0F};
 
 struct WorldOptions {
   int32_t workers = 1;
@@ -39,10 +39,9 @@ class World {
   explicit World(const WorldOptions& options)
       : options_(options),
         random_(options.seed),
-        shard_(*Shard::Create({.mode = PsMode::kAsync,
+        shard_(*Shard::Create({.rules = {.mode = PsMode::kAsync, .optimizer = kSgd},
                                .range = WholeTensor(kCount),
                                .world_size = options.workers,
-                               .sgd = kSgd,
                                .staged_bytes_max = 1 << 20,
                                .sync_timeout_ms = 1'000'000})),
         workers_(static_cast<size_t>(options.workers)) {}

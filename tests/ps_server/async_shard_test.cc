@@ -18,15 +18,14 @@ using absl::StatusCode;
 
 constexpr int64_t kCount = 8;
 constexpr uint64_t kSeed = 5;
-const SgdOptions kSgd = {.learning_rate = 0.1F, .momentum = 0.9F, .divisor = 1.0F};
+const OptimizerOptions kSgd = {.learning_rate = 0.1F, .momentum = 0.9F, .divisor = 1.0F};
 
 class AsyncShard : public testing::Test {
  protected:
   AsyncShard()
-      : shard_(*Shard::Create({.mode = PsMode::kAsync,
+      : shard_(*Shard::Create({.rules = {.mode = PsMode::kAsync, .optimizer = kSgd},
                                .range = WholeTensor(kCount),
                                .world_size = 3,
-                               .sgd = kSgd,
                                .staged_bytes_max = 1 << 20,
                                .sync_timeout_ms = 400})) {
     for (int32_t w = 0; w < 3; ++w) Attach(w, 1);

@@ -68,14 +68,14 @@ struct ClusterOptions {
   std::string token;
   PsMode mode = PsMode::kSync;
   PsOrder order = PsOrder::kRank;
-  std::optional<SgdOptions> sgd;  // with momentum; the mean in SYNC, when unset
+  std::optional<OptimizerOptions> sgd;  // with momentum; the mean in SYNC, when unset
 };
 
 class Cluster {
  public:
   explicit Cluster(const ClusterOptions& options)
       : options_(options),
-        sgd_(options.sgd.value_or(SgdOptions{
+        sgd_(options.sgd.value_or(OptimizerOptions{
             0.1F, 0.9F,
             options.mode == PsMode::kAsync ? 1.0F : static_cast<float>(options.workers)})) {
     for (int32_t k = 0; k < options.servers; ++k) {
@@ -94,9 +94,7 @@ class Cluster {
             .servers = options_.servers,
             .world_size = options_.workers,
             .epoch = 1,
-            .mode = options_.mode,
-            .order = options_.order,
-            .sgd = sgd_,
+            .rules = rules(),
             .limits = options_.limits};
   }
   PsClientOptions Client(int rank) const {
@@ -105,12 +103,10 @@ class Cluster {
     client.rank = rank;
     client.epoch = 1;
     client.token = options_.token;
-    client.layout = {.mode = options_.mode,
-                     .order = options_.order,
+    client.layout = {.rules = rules(),
                      .tensor_counts = options_.tensors,
                      .shards = options_.servers,
-                     .world_size = options_.workers,
-                     .sgd = sgd_};
+                     .world_size = options_.workers};
     client.limits = options_.limits;
     return client;
   }
@@ -136,11 +132,14 @@ class Cluster {
   Abort& abort() { return abort_; }
   const Clock& clock() const { return clock_; }
   const ClusterOptions& options() const { return options_; }
-  const SgdOptions& sgd() const { return sgd_; }
+  const OptimizerOptions& sgd() const { return sgd_; }
+  PsRules rules() const {
+    return {.mode = options_.mode, .order = options_.order, .optimizer = sgd_};
+  }
 
  private:
   const ClusterOptions options_;
-  const SgdOptions sgd_;
+  const OptimizerOptions sgd_;
   MonotonicClock clock_;
   Abort abort_;
   Reports reports_;

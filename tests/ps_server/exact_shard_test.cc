@@ -25,7 +25,8 @@ using Pushes = std::vector<std::vector<float>>;  // [rank], whole flat space
 
 // One step of a cluster; what was reported by the shards is appended to `updates`.
 std::vector<float> OneStep(const Pushes& pushes, int32_t shards, PsOrder order,
-                           const SgdOptions& sgd, std::vector<ShardUpdate>* updates = nullptr) {
+                           const OptimizerOptions& sgd,
+                           std::vector<ShardUpdate>* updates = nullptr) {
   const int64_t count = *CountElements(kTensors);
   const std::vector<ShardRange> ranges = *Partition(kTensors, shards);
   const std::vector<float> start = StartValues(kSeed, count);
@@ -36,11 +37,10 @@ std::vector<float> OneStep(const Pushes& pushes, int32_t shards, PsOrder order,
   std::vector<float> parameters;
   for (int32_t k = 0; k < shards; ++k) {
     const ShardRange& range = ranges[static_cast<size_t>(k)];
-    Shard shard = *Shard::Create({.order = order,
+    Shard shard = *Shard::Create({.rules = {.order = order, .optimizer = sgd},
                                   .shard = k,
                                   .range = range,
                                   .world_size = static_cast<int32_t>(pushes.size()),
-                                  .sgd = sgd,
                                   .staged_bytes_max = 1 << 30,
                                   .sync_timeout_ms = 1'000});
     for (int32_t r = 0; r < static_cast<int32_t>(pushes.size()); ++r) {
@@ -67,7 +67,7 @@ Pushes MakePushes(int workers) {
   return pushes;
 }
 
-SgdOptions Divided(const Pushes& pushes) {
+OptimizerOptions Divided(const Pushes& pushes) {
   return {.learning_rate = 0.3F, .momentum = 0.9F, .divisor = static_cast<float>(pushes.size())};
 }
 
@@ -77,7 +77,7 @@ TEST_P(ExactSums, HaveTheBitsOfOneSumOverTheWholeSpace) {
   const auto [workers, shards] = GetParam();
   const Pushes pushes = MakePushes(workers);
   for (const float divisor : {static_cast<float>(workers), 1.0F}) {
-    SgdOptions sgd = Divided(pushes);
+    OptimizerOptions sgd = Divided(pushes);
     sgd.divisor = divisor;
     const auto reference = ReferenceRun(kSeed, workers, 1, *CountElements(kTensors), sgd, kTensors);
     EXPECT_TRUE(SameBits(OneStep(pushes, shards, PsOrder::kExact, sgd), reference[1])) << divisor;
@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(Clusters, ExactSums,
 TEST(ExactSums, DoNotDependOnWhoIsWhichRank) {
   const Pushes pushes = MakePushes(5);
   const Pushes turned = {pushes[3], pushes[0], pushes[4], pushes[2], pushes[1]};
-  const SgdOptions sgd = Divided(pushes);
+  const OptimizerOptions sgd = Divided(pushes);
   EXPECT_TRUE(
       SameBits(OneStep(turned, 2, PsOrder::kExact, sgd), OneStep(pushes, 2, PsOrder::kExact, sgd)));
   // The gradients do make the order visible where it counts.

@@ -25,8 +25,9 @@ inline PsServerConfig Config(int32_t world_size, PsMode mode = PsMode::kSync) {
   PsServerConfig config;
   config.world_size = world_size;
   config.epoch = kEpoch;
-  config.mode = mode;
-  config.sgd = {0.1F, 0.9F, mode == PsMode::kAsync ? 1.0F : static_cast<float>(world_size)};
+  config.rules.mode = mode;
+  config.rules.optimizer = {0.1F, 0.9F,
+                            mode == PsMode::kAsync ? 1.0F : static_cast<float>(world_size)};
   config.limits.connect_timeout_ms = 400;
   config.limits.sync_timeout_ms = 400;
   return config;
@@ -35,11 +36,10 @@ inline PsServerConfig Config(int32_t world_size, PsMode mode = PsMode::kSync) {
 class ExchangeTest : public testing::Test {
  protected:
   PsLayout Layout(std::vector<int64_t> tensors = {10, 6}) const {
-    return {.mode = mode_,
+    return {.rules = Config(world_size_, mode_).rules,
             .tensor_counts = std::move(tensors),
             .shards = 1,
-            .world_size = world_size_,
-            .sgd = Config(world_size_, mode_).sgd};
+            .world_size = world_size_};
   }
   static PsFrame Header(PsKind kind, int32_t worker, int64_t incarnation = 1) {
     PsFrame frame;
@@ -96,6 +96,22 @@ class ExchangeTest : public testing::Test {
     }
     out_ = std::move(others);
     return mine;
+  }
+  // The parameters in a reply.
+  static std::vector<float> Values(const Outgoing& out) {
+    std::vector<float> values;
+    for (const Bytes part : out.payload.parts) {
+      const auto* begin = reinterpret_cast<const float*>(part.data());
+      values.insert(values.end(), begin, begin + part.size() / sizeof(float));
+    }
+    return values;
+  }
+  static std::string Text(const Outgoing& out) {
+    std::string text;
+    for (const Bytes part : out.payload.parts) {
+      text.append(reinterpret_cast<const char*>(part.data()), part.size());
+    }
+    return text;
   }
   // The reason in the one frame of `stream`, which must be a refusal that ends it.
   absl::Status RefusalOn(int64_t stream) {

@@ -59,7 +59,7 @@ TEST_F(ExchangeTest, LearningRulesThatDifferAreNamedOnBothSides) {
   ASSERT_THAT(exchange_.Configure(Config(2)), IsOk());
   exchange_.Opened(1, "");
   PsLayout theirs = Layout();
-  theirs.sgd.momentum = 0.5F;
+  theirs.rules.optimizer.momentum = 0.5F;
   Send(1, Hello(1, theirs));
   const absl::Status refusal = RefusalOn(1);
   EXPECT_THAT(refusal, StatusIs(StatusCode::kInvalidArgument, "worker 1 and server 0 disagree"));
@@ -84,14 +84,12 @@ TEST_F(ExchangeTest, ModelsThatDifferAreNamedOnBothSides) {
 TEST_F(ExchangeTest, ModesAndOrdersThatDifferAreNamedOnBothSides) {
   ASSERT_THAT(exchange_.Configure(Config(2)), IsOk());
   PsLayout theirs = Layout();
-  theirs.mode = PsMode::kAsync;
+  theirs.rules.mode = PsMode::kAsync;
   exchange_.Opened(1, "");
   Send(1, Hello(1, theirs));
-  EXPECT_THAT(RefusalOn(1), StatusIs(StatusCode::kInvalidArgument,
-                                     "worker has async, f32, 16 parameters in 2 tensors, 1 shards, "
-                                     "2 workers"));
+  EXPECT_THAT(RefusalOn(1), StatusIs(StatusCode::kInvalidArgument, "worker has async, f32, sgd"));
   theirs = Layout();
-  theirs.order = PsOrder::kExact;
+  theirs.rules.order = PsOrder::kExact;
   exchange_.Opened(2, "");
   Send(2, Hello(1, theirs));
   const absl::Status refusal = RefusalOn(2);
@@ -105,13 +103,13 @@ TEST_F(ExchangeTest, AModelWithAnEmptyTensorIsServed) {
   exchange_.Opened(10, "");
   Send(10, Hello(0, Layout({0, 10, 0, 6, 0})));
   EXPECT_EQ(Out(10).size(), 1U);
-  const auto reference = ReferenceRun(1, 1, 1, kCount, Config(1).sgd);
+  const auto reference = ReferenceRun(1, 1, 1, kCount, Config(1).rules.optimizer);
   Send(10, Data(INIT, 0, 0, reference[0]));
   Send(10, Data(PUSH, 0, 1, Gradients(1, 0, 1, kCount)));
   Send(10, Pull(0, 1));
   const std::vector<Outgoing> out = Out(10);
   ASSERT_EQ(out.size(), 1U);
-  EXPECT_TRUE(SameBits(*out[0].parameters, reference[1]));
+  EXPECT_TRUE(SameBits(Values(out[0]), reference[1]));
 }
 
 struct Refused {
@@ -160,10 +158,10 @@ INSTANTIATE_TEST_SUITE_P(
                             StatusCode::kInvalidArgument, "no elements in 1 tensors"},
                     Refused{"HugeModel",
                             [](PsFrame* f) {
-                              PsLayout layout = {.tensor_counts = {int64_t{1} << 35},
+                              PsLayout layout = {.rules = Config(2).rules,
+                                                 .tensor_counts = {int64_t{1} << 35},
                                                  .shards = 1,
-                                                 .world_size = 2,
-                                                 .sgd = Config(2).sgd};
+                                                 .world_size = 2};
                               f->set_layout(FingerprintOf(layout));
                               f->clear_tensor_counts();
                               f->add_tensor_counts(layout.tensor_counts[0]);
@@ -259,7 +257,7 @@ TEST_F(ExchangeTest, APingsPayloadGoesBackAndItsBytesAreSetUps) {
     const std::vector<Outgoing> out = Out(10);
     ASSERT_EQ(out.size(), 1U);
     EXPECT_EQ(out[0].header.kind(), PONG);
-    EXPECT_EQ(out[0].payload, payload);
+    EXPECT_EQ(Text(out[0]), payload);
     Transmit(out[0], 50);
   }
   Send(10, Data(INIT, 0, 0, StartValues(1, kCount)));

@@ -128,7 +128,7 @@ TEST(PsService, AnOldIncarnationIsRefused) {
 TEST(PsService, AWorkerWithOtherRulesIsRefusedWithBothSides) {
   Cluster cluster({});
   PsClientOptions client = cluster.Client(0);
-  client.layout.sgd.learning_rate = 0.5F;
+  client.layout.rules.optimizer.learning_rate = 0.5F;
   const auto refused = PsClient::Connect(client, cluster.clock(), cluster.abort());
   EXPECT_THAT(refused,
               StatusIs(StatusCode::kInvalidArgument, "refused: worker 0 and server 0 disagree"));
@@ -202,7 +202,7 @@ INSTANTIATE_TEST_SUITE_P(
 // A server that welcomes a worker and then takes nothing from its stream.
 class DeafServer {
  public:
-  DeafServer() {
+  explicit DeafServer(int32_t shard) : shard_(shard) {
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // the stream's window stays small
@@ -231,6 +231,8 @@ class DeafServer {
     Next();
     PsFrame welcome;
     welcome.set_kind(WELCOME);
+    welcome.set_epoch(1);
+    welcome.set_shard(shard_);
     io_.Write(MakeBuffer(welcome, grpc::Slice()), this);
     Next();
   }
@@ -239,6 +241,7 @@ class DeafServer {
     bool ok = false;
     EXPECT_TRUE(queue_->Next(&tag, &ok) && ok);
   }
+  const int32_t shard_;
   int port_ = 0;
   grpc::AsyncGenericService service_;
   std::unique_ptr<grpc::ServerCompletionQueue> queue_;
@@ -255,7 +258,7 @@ TEST(PsClient, WaitsForRoomInTheWindowAndNotForever) {
   options.limits.window_chunks = 3;
   options.limits.sync_timeout_ms = 300;
   Cluster cluster(options);
-  DeafServer deaf;
+  DeafServer deaf(/*shard=*/0);
   PsClientOptions client_options = cluster.Client(0);
   client_options.servers[0] = deaf.endpoint();
   const std::vector<float> gradients(static_cast<size_t>(cluster.count()));
@@ -278,7 +281,7 @@ TEST(PsClient, AFrozenServerIsBlamedForAPullThatIsNotAnswered) {
   options.limits.sync_timeout_ms = 200;
   options.limits.answer_grace_ms = 100;
   Cluster cluster(options);
-  DeafServer deaf;
+  DeafServer deaf(/*shard=*/1);
   PsClientOptions client_options = cluster.Client(0);
   client_options.servers[1] = deaf.endpoint();
   auto client = PsClient::Connect(client_options, cluster.clock(), cluster.abort());

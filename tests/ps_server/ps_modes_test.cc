@@ -66,7 +66,7 @@ TEST_P(AnyLength, EveryElementIsExact) {
     SCOPED_TRACE(absl::StrCat("length ", length));
     ClusterOptions options = OptionsOf(way, workers, length > 3'000 ? 3 : 1);
     options.tensors = {length};
-    options.sgd = SgdOptions{.learning_rate = 1, .momentum = 0, .divisor = 1};
+    options.sgd = OptimizerOptions{.learning_rate = 1, .momentum = 0, .divisor = 1};
     Cluster cluster(options);
     std::vector<std::unique_ptr<PsClient>> clients(static_cast<size_t>(workers));
     std::vector<std::vector<float>> pulled(clients.size());
@@ -265,7 +265,7 @@ TEST_P(OneAlone, OneWorkerAndOneServerTrain) {
 TEST_P(OneAlone, EmptyTensorsAndEmptyPushesChangeNothing) {
   ClusterOptions options = OptionsOf(GetParam(), 1, 2);
   options.tensors = {0, 1'500, 0, 0, 600, 0};
-  options.sgd = SgdOptions{.learning_rate = 1, .momentum = 0, .divisor = 1};
+  options.sgd = OptimizerOptions{.learning_rate = 1, .momentum = 0, .divisor = 1};
   Cluster cluster(options);
   const std::unique_ptr<PsClient> client = StartAtZero(&cluster, 0);
   ASSERT_NE(client, nullptr);

@@ -61,7 +61,7 @@ TEST_P(SumAndMean, GradientsOneToFourMoveTheParameters) {
   ClusterOptions options;
   options.workers = 4;
   options.servers = 2;
-  options.sgd = SgdOptions{.learning_rate = 1, .momentum = 0, .divisor = GetParam().divisor};
+  options.sgd = OptimizerOptions{.learning_rate = 1, .momentum = 0, .divisor = GetParam().divisor};
   Cluster cluster(options);
   const auto count = static_cast<size_t>(cluster.count());
   cluster.RunWorkers([&](int rank) {

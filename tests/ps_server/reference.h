@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/numeric/exact.h"
-#include "base/numeric/sgd.h"
+#include "base/numeric/optimizer.h"
 #include "ps_server/core/partition.h"
 
 namespace lockstep {
@@ -81,7 +81,7 @@ inline std::vector<float> ExactSum(const std::vector<std::vector<float>>& gradie
 }
 
 // SGD with momentum, written out. `velocity` is the optimizer's state.
-inline void ReferenceStep(const std::vector<float>& sum, const SgdOptions& sgd,
+inline void ReferenceStep(const std::vector<float>& sum, const OptimizerOptions& sgd,
                           std::vector<float>* velocity, std::vector<float>* parameters) {
   for (size_t i = 0; i < sum.size(); ++i) {
     const float mean = sum[i] / sgd.divisor;
@@ -95,7 +95,7 @@ inline void ReferenceStep(const std::vector<float>& sum, const SgdOptions& sgd,
 // [version]: parameters after that many steps. `exact_tensors`: the layout of EXACT sums; empty:
 // sums in rank order.
 inline std::vector<std::vector<float>> ReferenceRun(
-    uint64_t seed, int workers, int64_t steps, int64_t count, const SgdOptions& sgd,
+    uint64_t seed, int workers, int64_t steps, int64_t count, const OptimizerOptions& sgd,
     const std::vector<int64_t>& exact_tensors = {}) {
   std::vector<std::vector<float>> versions = {StartValues(seed, count)};
   std::vector<float> velocity(static_cast<size_t>(count), 0.0F);
@@ -107,7 +107,7 @@ inline std::vector<std::vector<float>> ReferenceRun(
     if (exact_tensors.empty()) {
       ReferenceStep(RankOrderSum(gradients), sgd, &velocity, &parameters);
     } else {
-      SgdOptions divided = sgd;
+      OptimizerOptions divided = sgd;
       divided.divisor = 1;
       ReferenceStep(ExactSum(gradients, exact_tensors, sgd.divisor), divided, &velocity,
                     &parameters);
@@ -120,7 +120,7 @@ inline std::vector<std::vector<float>> ReferenceRun(
 // Parameters after the updates of these (worker, step), one after the other.
 inline std::vector<float> ReferenceReplay(uint64_t seed,
                                           const std::vector<std::pair<int32_t, int64_t>>& updates,
-                                          int64_t count, const SgdOptions& sgd) {
+                                          int64_t count, const OptimizerOptions& sgd) {
   std::vector<float> parameters = StartValues(seed, count);
   std::vector<float> velocity(static_cast<size_t>(count), 0.0F);
   for (const auto& [worker, step] : updates) {

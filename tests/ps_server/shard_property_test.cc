@@ -41,11 +41,10 @@ class Cluster {
     reference_ = ReferenceRun(seed, workers, kSteps, count_, sgd_,
                               order == PsOrder::kExact ? tensors : std::vector<int64_t>());
     for (int32_t k = 0; k < shards; ++k) {
-      const ShardOptions options = {.order = order,
+      const ShardOptions options = {.rules = {.order = order, .optimizer = sgd_},
                                     .shard = k,
                                     .range = ranges_[static_cast<size_t>(k)],
                                     .world_size = workers,
-                                    .sgd = sgd_,
                                     .staged_bytes_max = 1 << 30,
                                     .sync_timeout_ms = 1'000};
       shards_.push_back(*Shard::Create(options));
@@ -187,7 +186,7 @@ class Cluster {
   }
 
   std::mt19937_64 random_;
-  const SgdOptions sgd_;
+  const OptimizerOptions sgd_;
   int64_t count_ = 0;
   std::vector<ShardRange> ranges_;
   std::vector<std::vector<float>> reference_;

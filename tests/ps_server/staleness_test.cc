@@ -2,11 +2,40 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
 namespace lockstep {
 namespace {
 
+// A meter with what a shard tells it: the version of each read, and the slowest worker in it.
+class Shard {
+ public:
+  explicit Shard(int32_t workers) : meter_(workers), steps_(static_cast<size_t>(workers), 0) {}
+
+  void Read(int32_t worker, int64_t now_ns) {
+    meter_.Read(worker, std::accumulate(steps_.begin(), steps_.end(), int64_t{0}),
+                *std::min_element(steps_.begin(), steps_.end()), now_ns);
+  }
+  Staleness Apply(int32_t worker, int64_t now_ns) {
+    ++steps_[static_cast<size_t>(worker)];
+    return meter_.Apply(worker, now_ns);
+  }
+  // As after a restart.
+  void SaveAndRestore() {
+    const std::vector<StalenessMark> marks = meter_.Save();
+    meter_ = StalenessMeter(static_cast<int32_t>(steps_.size()));
+    meter_.Restore(marks);
+  }
+
+ private:
+  StalenessMeter meter_;
+  std::vector<int64_t> steps_;
+};
+
 TEST(StalenessMeter, CountsOthersUpdatesBetweenReadAndApply) {
-  StalenessMeter meter(3);
+  Shard meter(3);
   for (int32_t w = 0; w < 3; ++w) meter.Read(w, 0);
   EXPECT_EQ(meter.Apply(0, 10).update, 0);
   meter.Read(0, 11);
@@ -19,7 +48,7 @@ TEST(StalenessMeter, CountsOthersUpdatesBetweenReadAndApply) {
 }
 
 TEST(StalenessMeter, TheClockIsThatOfTheSlowestInTheRead) {
-  StalenessMeter meter(2);
+  Shard meter(2);
   for (int64_t step = 1; step <= 4; ++step) {
     meter.Read(0, 0);
     // Worker 1 stands at 0 all the time; a count of updates would be 0 throughout.
@@ -32,7 +61,7 @@ TEST(StalenessMeter, TheClockIsThatOfTheSlowestInTheRead) {
 }
 
 TEST(StalenessMeter, AWorkerAloneIsNeverStale) {
-  StalenessMeter meter(1);
+  Shard meter(1);
   for (int step = 0; step < 5; ++step) {
     meter.Read(0, 0);
     const Staleness staleness = meter.Apply(0, 0);
@@ -42,7 +71,7 @@ TEST(StalenessMeter, AWorkerAloneIsNeverStale) {
 }
 
 TEST(StalenessMeter, GapAndCycleBelongToTheApplyThatEndsThem) {
-  StalenessMeter meter(2);
+  Shard meter(2);
   meter.Read(0, 5);
   EXPECT_FALSE(meter.Apply(0, 100).cycle_ns.has_value());  // nothing before it
   meter.Read(0, 130);
@@ -55,7 +84,7 @@ TEST(StalenessMeter, GapAndCycleBelongToTheApplyThatEndsThem) {
 
 // A worker whose stream broke pulls again: what it computes with is the last reply.
 TEST(StalenessMeter, ALaterReadReplacesTheEarlier) {
-  StalenessMeter meter(2);
+  Shard meter(2);
   meter.Apply(0, 10);
   meter.Read(0, 20);
   meter.Apply(1, 30);
@@ -67,7 +96,7 @@ TEST(StalenessMeter, ALaterReadReplacesTheEarlier) {
 }
 
 TEST(StalenessMeter, WithoutAReadThereIsNoGap) {
-  StalenessMeter meter(2);
+  Shard meter(2);
   meter.Read(0, 0);
   meter.Apply(0, 10);
   meter.Apply(1, 15);
@@ -75,6 +104,21 @@ TEST(StalenessMeter, WithoutAReadThereIsNoGap) {
   EXPECT_FALSE(staleness.gap_ns.has_value());
   EXPECT_FALSE(staleness.cycle_ns.has_value());
   EXPECT_EQ(staleness.update, 1);  // since the read before
+}
+
+TEST(StalenessMeter, ARestartKeepsWhatWasReadAndForgetsTimes) {
+  Shard meter(2);
+  meter.Apply(0, 10);
+  meter.Read(0, 20);
+  meter.Apply(1, 30);
+  meter.Apply(1, 40);
+  meter.SaveAndRestore();
+  const Staleness staleness = meter.Apply(0, 50);
+  EXPECT_EQ(staleness.update, 2);
+  EXPECT_EQ(staleness.clock, 1);
+  EXPECT_FALSE(staleness.cycle_ns.has_value());
+  meter.Read(0, 60);
+  EXPECT_EQ(meter.Apply(0, 70).cycle_ns, 20);
 }
 
 }  // namespace

@@ -15,6 +15,12 @@
 namespace lockstep {
 namespace {
 
+std::string WayOf(const FaultRunOptions& options) {
+  if (!options.ps.empty()) return absl::StrCat("ps { ", options.ps, " }");
+  return absl::StrCat("all_reduce { algorithm: ", options.algorithm, " on_loss: ", options.on_loss,
+                      " }");
+}
+
 std::string SpecOf(const FaultRunOptions& options) {
   std::string text = absl::StrCat(
       "name: \"faults\" model { mlp { layers: [64, 32, 10] } } data { digits {} }\n"
@@ -23,8 +29,7 @@ std::string SpecOf(const FaultRunOptions& options) {
       "workers: ", options.workers, " blocks: 1 probe { every: 5 keep_snapshots: true }\n",
       "limits { lease_ms: ", kLeaseMs, " sync_timeout_ms: ", kSyncMs,
       " heartbeat_ms: 100 settle_ms: 150 stop_grace_ms: 1000 rebuild_timeout_ms: 15000 }\n",
-      "variant { name: \"v\" all_reduce { algorithm: ", options.algorithm,
-      " on_loss: ", options.on_loss, " } }\n");
+      "variant { name: \"v\" ", WayOf(options), " }\n");
   for (const std::string& fault : options.faults) {
     absl::StrAppend(&text, "fault { ", fault, " }\n");
   }

@@ -1,4 +1,4 @@
-// fault_run.h: a comparison of one all_reduce variant with planned faults, as a user runs it, and
+// fault_run.h: a comparison of one variant with planned faults, as a user runs it, and
 // what its record files say afterwards. Threads: one.
 #pragma once
 
@@ -15,6 +15,7 @@ namespace lockstep {
 struct FaultRunOptions {
   std::string algorithm = "RING";
   std::string on_loss = "STOP";
+  std::string ps = {};  // text of a `ps` block, in place of all_reduce
   int workers = 3;
   int steps = 20;
   std::vector<std::string> faults = {};  // in text format, without the braces

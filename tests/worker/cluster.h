@@ -93,7 +93,7 @@ inline Trained RunRank(const ClusterOptions& options, std::unique_ptr<Link> link
       MakeHostCommunicator(std::move(link), clock, communicator),
       {.tensors = tensors,
        .buckets = buckets,
-       .sgd = {.learning_rate = 0.1F, .momentum = 0.9F, .divisor = options.divisor},
+       .optimizer = {.learning_rate = 0.1F, .momentum = 0.9F, .divisor = options.divisor},
        .exact = options.exact,
        .wire_dtype = options.wire_dtype,
        .broadcast_start = options.broadcast_start});
@@ -101,7 +101,7 @@ inline Trained RunRank(const ClusterOptions& options, std::unique_ptr<Link> link
   result.parameters.assign(static_cast<size_t>(count), static_cast<float>(rank + 1));
   std::vector<float> gradients(static_cast<size_t>(count), 0.0F);
   const auto train = [&]() -> absl::Status {
-    RETURN_IF_ERROR(sync.Begin(result.parameters));
+    RETURN_IF_ERROR(sync.Begin(result.parameters).status());
     result.addition_order = sync.set_up().addition_order;
     StepExchange exchange(&sync,
                           {.overlap = options.overlap,

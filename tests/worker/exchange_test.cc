@@ -37,7 +37,7 @@ class GatedSynchronizer final : public Synchronizer {
  public:
   GatedSynchronizer(SharedClock* clock, const Abort& abort) : clock_(clock), abort_(abort) {}
 
-  absl::Status Begin(std::span<float> /*parameters*/) override { return absl::OkStatus(); }
+  absl::StatusOr<int64_t> Begin(std::span<float> /*parameters*/) override { return 0; }
   absl::Status GradientReady(int64_t step, const Bucket& bucket,
                              std::span<float> /*gradients*/) override {
     return Note(absl::StrCat(step, ".", bucket.index), bucket.index == failing_bucket);
@@ -48,6 +48,7 @@ class GatedSynchronizer final : public Synchronizer {
   }
   SetUpFacts set_up() const override { return {}; }
   void LogMessages(MessageLog* /*log*/) override {}
+  HeldState Held(int64_t step) const override { return {.step = step}; }
   std::span<const float> optimizer_state() const override { return {}; }
   Traffic traffic() const override { return {.sent_bytes = sent_bytes_}; }
 

@@ -34,10 +34,12 @@ class LoneMember final : public Member {
   const Abort& group_abort() const override { return abort_; }
   absl::Status Connected() override { return absl::OkStatus(); }
   bool MayRebuild(const absl::Status& /*status*/) const override { return false; }
-  absl::Status Rebuild(const absl::Status& cause, int64_t /*step*/,
-                       const std::string& /*endpoint*/) override {
+  absl::Status Rebuild(const absl::Status& cause, int64_t /*step*/, const std::string& /*endpoint*/,
+                       const std::vector<ShardHeld>& /*held*/) override {
     return cause;
   }
+  void GiveUpGroup(int64_t /*epoch*/, const absl::Status& /*cause*/) override {}
+  void Tell(const MemberEvent& /*event*/) override {}
   void FinishedStep(int64_t step) override { step_ = step; }
   absl::Status Done(int64_t /*step*/) override { return absl::OkStatus(); }
   absl::Status AwaitStop() override { return absl::OkStatus(); }

@@ -101,7 +101,7 @@ TEST_P(SgdTest, DivisorAndRate) {
     variant.mutable_ps()->set_mode(GetParam().async ? Ps::ASYNC : Ps::SYNC);
     variant.mutable_ps()->set_rate(GetParam().rate);
   }
-  const SgdOptions sgd = SgdFrom(experiment, variant, 4);
+  const OptimizerOptions sgd = OptimizerFrom(experiment, variant, 4);
   EXPECT_EQ(sgd.divisor, GetParam().divisor);
   EXPECT_EQ(sgd.learning_rate, GetParam().learning_rate);
 }

@@ -43,7 +43,7 @@ std::vector<std::vector<float>> OneRingStep(float divisor, const std::vector<flo
       AllReduceSynchronizer sync(
           MakeHostCommunicator(std::move(links[static_cast<size_t>(rank)]), clock, {}),
           {.tensors = {{"only", {.offset = 0, .count = count}}},
-           .sgd = {.learning_rate = 1, .momentum = 0, .divisor = divisor}});
+           .optimizer = {.learning_rate = 1, .momentum = 0, .divisor = divisor}});
       std::vector<float> gradients(static_cast<size_t>(count), static_cast<float>(rank + 1));
       std::vector<float>& mine = parameters[static_cast<size_t>(rank)];
       EXPECT_THAT(sync.Begin(mine), IsOk());

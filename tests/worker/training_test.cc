@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/fingerprint.h"
-#include "base/numeric/sgd.h"
+#include "base/numeric/optimizer.h"
 #include "tests/support/status_matchers.h"
 #include "worker/data/digits.h"
 #include "worker/data/sampler.h"
@@ -58,8 +58,9 @@ TEST_F(TrainingTest, SixtyStepsLearnTheDigitsAndRepeatToTheBit) {
           model->ForwardBackward({.inputs = samples.inputs, .labels = samples.labels}, nullptr);
       EXPECT_THAT(loss, IsOk());
       result.losses.push_back(*loss);
-      SgdStep({.learning_rate = 0.1F, .momentum = 0.9F}, model->gradients().data(), velocity.data(),
-              model->parameters().data(), model->parameter_count());
+      OptimizerStep({.learning_rate = 0.1F, .momentum = 0.9F}, step, model->gradients().data(),
+                    velocity.data(), model->parameter_count(), model->parameters().data(),
+                    model->parameters().data(), model->parameter_count());
     }
     result.hash = Fingerprint(std::as_bytes(model->parameters()));
     return result;

@@ -17,10 +17,10 @@ namespace lockstep {
 namespace {
 
 // What the optimizer still has to divide by: EXACT divides within the sum.
-SgdOptions AfterTheSum(const AllReduceOptions& options) {
-  SgdOptions sgd = options.sgd;
-  if (options.exact) sgd.divisor = 1;
-  return sgd;
+OptimizerOptions AfterTheSum(const AllReduceOptions& options) {
+  OptimizerOptions optimizer = options.optimizer;
+  if (options.exact) optimizer.divisor = 1;
+  return optimizer;
 }
 
 int64_t ElementsOf(const std::vector<NamedTensor>& tensors) {
@@ -34,11 +34,11 @@ AllReduceSynchronizer::AllReduceSynchronizer(std::unique_ptr<Communicator> commu
     : communicator_(std::move(communicator)),
       options_(std::move(options)),
       exact_(communicator_.get()),
-      sgd_(AfterTheSum(options_), contributes() ? ElementsOf(options_.tensors) : 0) {
+      optimizer_(AfterTheSum(options_), contributes() ? ElementsOf(options_.tensors) : 0) {
   if (!options_.hand_over.has_value()) return;
   const std::vector<float>& kept = options_.hand_over->optimizer_state;
-  CHECK(kept.empty() || kept.size() == sgd_.velocity().size());
-  std::copy(kept.begin(), kept.end(), sgd_.mutable_velocity().begin());
+  CHECK(kept.empty() || kept.size() == optimizer_.state().size());
+  std::copy(kept.begin(), kept.end(), optimizer_.mutable_state().begin());
 }
 
 // The engine knows ranks, the coordinator knows members. In a group that never shrank rank r is
@@ -60,9 +60,16 @@ absl::Status AllReduceSynchronizer::BlameMembers(const absl::Status& status) con
   return Blame(status, members);
 }
 
-absl::Status AllReduceSynchronizer::Begin(std::span<float> parameters) {
+HeldState AllReduceSynchronizer::Held(int64_t step) const {
+  const std::span<const float> state = optimizer_.state();
+  return {.step = step, .optimizer_state = {state.begin(), state.end()}};
+}
+
+absl::StatusOr<int64_t> AllReduceSynchronizer::Begin(std::span<float> parameters) {
   if (options_.hand_over.has_value()) {
-    return Annotate(BlameMembers(TakeState(*options_.hand_over, parameters)), "hand-over");
+    RETURN_IF_ERROR(
+        Annotate(BlameMembers(TakeState(*options_.hand_over, parameters)), "hand-over"));
+    return options_.hand_over->step;
   }
   absl::StatusOr<std::optional<LinkCost>> link = communicator_->MeasureLink();
   RETURN_IF_ERROR(Annotate(BlameMembers(link.status()), "measuring the link"));
@@ -71,11 +78,12 @@ absl::Status AllReduceSynchronizer::Begin(std::span<float> parameters) {
       options_.exact ? kExactOrder : AdditionOrderText(options_.buckets, [this](int64_t count) {
         return communicator_->AdditionOrder(count);
       });
-  if (!options_.broadcast_start) return absl::OkStatus();
-  return Annotate(
+  if (!options_.broadcast_start) return 0;
+  RETURN_IF_ERROR(Annotate(
       BlameMembers(communicator_->Broadcast(
           parameters.data(), static_cast<int64_t>(parameters.size()), Dtype::kF32, /*root=*/0)),
-      "start values");
+      "start values"));
+  return 0;
 }
 
 // Received beside the worker's own state and taken over at the end: a source that is lost half-way
@@ -88,14 +96,15 @@ absl::Status AllReduceSynchronizer::TakeState(const HandOver& hand_over,
     return absl::InternalError(absl::StrCat("rank ", hand_over.source, " hands over step ", step,
                                             ", the coordinator says ", hand_over.step));
   }
-  const std::span<float> velocity = sgd_.mutable_velocity();
-  std::vector<float> state(parameters.begin(), parameters.end());
-  state.insert(state.end(), velocity.begin(), velocity.end());
-  RETURN_IF_ERROR(communicator_->Broadcast(state.data(), static_cast<int64_t>(state.size()),
+  const std::span<float> state = optimizer_.mutable_state();
+  std::vector<float> all(parameters.begin(), parameters.end());
+  all.insert(all.end(), state.begin(), state.end());
+  RETURN_IF_ERROR(communicator_->Broadcast(all.data(), static_cast<int64_t>(all.size()),
                                            Dtype::kF32, hand_over.source));
-  const auto middle = state.begin() + static_cast<std::ptrdiff_t>(parameters.size());
-  std::copy(state.begin(), middle, parameters.begin());
-  std::copy(middle, state.end(), velocity.begin());
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(parameters.size());
+  std::copy(all.begin(), middle, parameters.begin());
+  std::copy(middle, all.end(), state.begin());
+  optimizer_.set_step(step);
   return absl::OkStatus();
 }
 
@@ -128,7 +137,7 @@ absl::Status AllReduceSynchronizer::SumExact(const Bucket& bucket, void* values)
   std::transform(first, first + bucket.tensors, std::back_inserter(counts),
                  [](const NamedTensor& tensor) { return tensor.span.count; });
   return exact_.Run(options_.wire_dtype, contributes() ? values : nullptr, counts,
-                    static_cast<double>(options_.sgd.divisor));
+                    static_cast<double>(options_.optimizer.divisor));
 }
 
 // Every rank gets here with the same answer, so all stop at the same step.
@@ -145,7 +154,7 @@ absl::Status AllReduceSynchronizer::CheckExact(int64_t step, const Bucket& bucke
 
 absl::Status AllReduceSynchronizer::Finish(int64_t /*step*/, std::span<float> gradients,
                                            std::span<float> parameters) {
-  if (contributes()) sgd_.Apply(gradients, parameters);
+  if (contributes()) optimizer_.Apply(gradients, parameters);
   return absl::OkStatus();
 }
 

@@ -20,7 +20,7 @@
 #include "allreduce/communicator.h"
 #include "allreduce/exact.h"
 #include "base/numeric/dtype.h"
-#include "worker/sync/sgd_state.h"
+#include "worker/sync/local_optimizer.h"
 #include "worker/sync/synchronizer.h"
 
 namespace lockstep {
@@ -35,7 +35,7 @@ struct HandOver {
 struct AllReduceOptions {
   std::vector<NamedTensor> tensors = {};  // of the arena
   std::vector<Bucket> buckets = {};       // that tile it
-  SgdOptions sgd = {};                    // divisor: world_size for MEAN, 1 for SUM
+  OptimizerOptions optimizer = {};        // divisor: world_size for MEAN, 1 for SUM
   bool exact = false;                     // EXACT order; f32, f16 and bf16 only
   Dtype wire_dtype = Dtype::kF32;
   bool broadcast_start = true;  // false: every worker keeps its own start values
@@ -48,14 +48,15 @@ class AllReduceSynchronizer final : public Synchronizer {
  public:
   AllReduceSynchronizer(std::unique_ptr<Communicator> communicator, AllReduceOptions options);
 
-  absl::Status Begin(std::span<float> parameters) override;
+  absl::StatusOr<int64_t> Begin(std::span<float> parameters) override;
   absl::Status GradientReady(int64_t step, const Bucket& bucket,
                              std::span<float> gradients) override;
   absl::Status Finish(int64_t step, std::span<float> gradients,
                       std::span<float> parameters) override;
   SetUpFacts set_up() const override { return facts_; }
   void LogMessages(MessageLog* log) override { communicator_->LogMessages(log); }
-  std::span<const float> optimizer_state() const override { return sgd_.velocity(); }
+  HeldState Held(int64_t step) const override;
+  std::span<const float> optimizer_state() const override { return optimizer_.state(); }
   Traffic traffic() const override { return communicator_->traffic(); }
 
  private:
@@ -69,7 +70,7 @@ class AllReduceSynchronizer final : public Synchronizer {
   std::unique_ptr<Communicator> communicator_;
   const AllReduceOptions options_;
   ExactAllReduce exact_;
-  SgdState sgd_;
+  LocalOptimizer optimizer_;
   std::vector<std::byte> wire_;  // a bucket in the wire's dtype, unless that is f32
   SetUpFacts facts_;
 };

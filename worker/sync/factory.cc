@@ -1,5 +1,6 @@
 #include "worker/sync/factory.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "base/member/process.h"
 #include "base/status.h"
 #include "ps_server/client/ps_client.h"
+#include "ps_server/wire/rules_from_spec.h"
 #include "worker/sync/addition_order.h"
 #include "worker/sync/all_reduce.h"
 #include "worker/sync/local.h"
@@ -137,50 +139,86 @@ absl::StatusOr<std::unique_ptr<Synchronizer>> MakeAllReduce(const Start& start,
   if (start.epoch() > kFirstEpoch) {
     hand_over = {.source = RankOf(start, start.source()),
                  .step = start.step(),
-                 .optimizer_state = std::move(context.optimizer_state)};
+                 .optimizer_state = std::move(context.held.optimizer_state)};
   }
   return std::make_unique<AllReduceSynchronizer>(
-      std::move(communicator), AllReduceOptions{.tensors = std::move(context.tensors),
-                                                .buckets = std::move(context.buckets),
-                                                .sgd = SgdFrom(experiment, variant, workers),
-                                                .exact = experiment.reduction_order() == EXACT,
-                                                .wire_dtype = DtypeFrom(experiment.wire_dtype(0)),
-                                                .broadcast_start = experiment.broadcast_start(),
-                                                .members = MemberNames(start),
-                                                .hand_over = std::move(hand_over)});
+      std::move(communicator),
+      AllReduceOptions{.tensors = std::move(context.tensors),
+                       .buckets = std::move(context.buckets),
+                       .optimizer = OptimizerFrom(experiment, variant, workers),
+                       .exact = experiment.reduction_order() == EXACT,
+                       .wire_dtype = DtypeFrom(experiment.wire_dtype(0)),
+                       .broadcast_start = experiment.broadcast_start(),
+                       .members = MemberNames(start),
+                       .hand_over = std::move(hand_over)});
 }
 
-absl::StatusOr<std::unique_ptr<Synchronizer>> MakePs(const Start& start,
-                                                     const SyncContext& context) {
-  const Experiment& experiment = start.run().experiment();
-  const Variant& variant = start.run().variant();
-  const int workers = start.run().world_size();
-  const bool async = variant.ps().mode() == Ps::ASYNC;
-  const bool exact = experiment.reduction_order() == EXACT && !async;
+// [server]: those that are not in this group have no endpoint, and no shard.
+absl::StatusOr<std::vector<Endpoint>> ServersOf(const Start& start) {
+  std::vector<Endpoint> servers(static_cast<size_t>(start.run().servers()));
+  for (const MemberInfo& member : start.member()) {
+    if (member.role() != SERVER) continue;
+    ASSIGN_OR_RETURN(servers[static_cast<size_t>(member.index())],
+                     ParseEndpoint(member.endpoint()));
+  }
+  return servers;
+}
+
+// [shard]: the head of its chain.
+std::vector<int32_t> HeadsOf(const Start& start) {
+  std::vector<int32_t> heads(static_cast<size_t>(start.chain_size()));
+  for (const ShardChain& chain : start.chain()) {
+    heads[static_cast<size_t>(chain.shard())] = chain.server(0);
+  }
+  return heads;
+}
+
+int64_t IncarnationOf(const Start& start, int index) {
+  for (const MemberInfo& member : start.member()) {
+    if (member.role() == WORKER && member.index() == index) return member.incarnation();
+  }
+  return 0;
+}
+
+// What the record says of the servers' sums; empty where an update is no sum over all workers.
+std::string AdditionOrderOf(const PsLayout& layout, const std::vector<Bucket>& buckets) {
+  if (layout.rules.mode != PsMode::kSync) return "";
+  if (layout.rules.order == PsOrder::kExact) return kExactOrder;
+  return AdditionOrderText(
+      buckets, [&layout](int64_t count) { return RankOrder(layout.world_size, count); });
+}
+
+absl::StatusOr<std::unique_ptr<Synchronizer>> MakePs(const Start& start, SyncContext context) {
+  const RunConfig& run = start.run();
   PsClientOptions options;
-  ASSIGN_OR_RETURN(options.servers, Endpoints(start, SERVER));
+  ASSIGN_OR_RETURN(options.servers, ServersOf(start));
+  options.server_of_shard = HeadsOf(start);
   options.rank = context.index;
+  options.incarnation = IncarnationOf(start, context.index);
   options.epoch = start.epoch();
   options.token = context.token;
   options.limits = context.limits;
+  options.versions = context.held.versions;
   PsLayout& layout = options.layout;
-  layout.mode = async ? PsMode::kAsync : PsMode::kSync;
-  layout.order = exact ? PsOrder::kExact : PsOrder::kRank;
+  ASSIGN_OR_RETURN(layout.rules, PsRulesFrom(run));
+  layout.placement = PsPlacementFrom(run);
   for (const NamedTensor& tensor : context.tensors) {
     layout.tensor_counts.push_back(tensor.span.count);
   }
-  layout.shards = start.run().servers();
-  layout.world_size = workers;
-  layout.sgd = SgdFrom(experiment, variant, workers);
+  layout.shards = run.servers();
+  layout.world_size = run.world_size();
   ASSIGN_OR_RETURN(std::unique_ptr<PsClient> client,
                    PsClient::Connect(options, *context.clock, *context.abort));
-  PsSynchronizerOptions facts{.addition_order = exact ? kExactOrder : "",
-                              .broadcast_start = experiment.broadcast_start()};
-  if (!async && !exact) {
-    facts.addition_order = AdditionOrderText(
-        context.buckets, [workers](int64_t count) { return RankOrder(workers, count); });
+  PsSynchronizerOptions synchronizer{.addition_order = AdditionOrderOf(layout, context.buckets),
+                                     .broadcast_start = run.experiment().broadcast_start(),
+                                     .first_group = start.epoch() == kFirstEpoch,
+                                     .held = std::move(context.held)};
+  if (layout.rules.sum_only) {
+    synchronizer.optimizer = layout.rules.optimizer;
+    synchronizer.optimizer->divisor = 1;  // the servers' sums are divided
   }
-  return std::make_unique<PsSynchronizer>(std::move(client), context.index, std::move(facts));
+  return std::make_unique<PsSynchronizer>(std::move(client), context.index,
+                                          std::move(synchronizer));
 }
 
 }  // namespace
@@ -196,21 +234,10 @@ int RankOf(const Start& start, int index) {
   return -1;
 }
 
-Dtype DtypeFrom(DtypeSpec spec) {
-  switch (spec) {
-    case F32:
-      return Dtype::kF32;
-    case F64:
-      return Dtype::kF64;
-    case F16:
-      return Dtype::kF16;
-    case BF16:
-      return Dtype::kBf16;
-    default:
-      break;
-  }
-  CHECK(false) << "gradients don't travel as " << DtypeSpec_Name(spec);
-  return Dtype::kF32;
+int WorkersOf(const Start& start) {
+  return static_cast<int>(
+      std::count_if(start.member().begin(), start.member().end(),
+                    [](const MemberInfo& member) { return member.role() == WORKER; }));
 }
 
 absl::StatusOr<std::unique_ptr<Synchronizer>> MakeSynchronizer(const Start& start,
@@ -220,11 +247,11 @@ absl::StatusOr<std::unique_ptr<Synchronizer>> MakeSynchronizer(const Start& star
   switch (variant.sync_case()) {
     case Variant::kNone:
       return std::make_unique<LocalSynchronizer>(
-          SgdFrom(run.experiment(), variant, run.world_size()), Parameters(context));
+          OptimizerFrom(run.experiment(), variant, run.world_size()), Parameters(context));
     case Variant::kAllReduce:
       return MakeAllReduce(start, std::move(context));
     case Variant::kPs:
-      return MakePs(start, context);
+      return MakePs(start, std::move(context));
     default:
       return absl::UnimplementedError(
           absl::StrCat("variant ", variant.name(), " is not built yet"));

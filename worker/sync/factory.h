@@ -11,7 +11,6 @@
 #include "base/abort.h"
 #include "base/clock.h"
 #include "base/limits.h"
-#include "base/numeric/dtype.h"
 #include "base/socket.h"
 #include "proto/coordinator.pb.h"
 #include "worker/bucket/bucket.h"
@@ -34,17 +33,17 @@ struct SyncContext {
   std::vector<Bucket> buckets;       // that tile it
   Limits limits;
   const Clock* clock = nullptr;
-  const Abort* abort = nullptr;             // of the group
-  std::vector<float> optimizer_state = {};  // kept from the group before; empty: there was none
-  ArmedFaults* faults = nullptr;            // of messages; null: none is planned
+  const Abort* abort = nullptr;   // of the group
+  HeldState held = {};            // from the group before
+  ArmedFaults* faults = nullptr;  // of messages; null: none is planned
   EnginePlace engine_place = {};
 };
 
 // Position of the worker `index` among the workers of the group: its rank.
 int RankOf(const Start& start, int index);
 
-// REQUIRES: a type that gradients can travel in (experiments/spec refuses the others).
-Dtype DtypeFrom(DtypeSpec spec);
+// How many of them there are.
+int WorkersOf(const Start& start);
 
 absl::StatusOr<std::unique_ptr<Synchronizer>> MakeSynchronizer(const Start& start,
                                                                SyncContext context);

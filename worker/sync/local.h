@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "worker/sync/sgd_state.h"
+#include "worker/sync/local_optimizer.h"
 #include "worker/sync/synchronizer.h"
 
 namespace lockstep {
@@ -14,25 +14,27 @@ namespace lockstep {
 class LocalSynchronizer final : public Synchronizer {
  public:
   // `options.divisor` must be 1: the gradient is this worker's own mean.
-  LocalSynchronizer(const SgdOptions& options, int64_t parameters) : sgd_(options, parameters) {}
+  LocalSynchronizer(const OptimizerOptions& options, int64_t parameters)
+      : optimizer_(options, parameters) {}
 
-  absl::Status Begin(std::span<float> /*parameters*/) override { return absl::OkStatus(); }
+  absl::StatusOr<int64_t> Begin(std::span<float> /*parameters*/) override { return 0; }
   absl::Status GradientReady(int64_t /*step*/, const Bucket& /*bucket*/,
                              std::span<float> /*gradients*/) override {
     return absl::OkStatus();
   }
   absl::Status Finish(int64_t /*step*/, std::span<float> gradients,
                       std::span<float> parameters) override {
-    sgd_.Apply(gradients, parameters);
+    optimizer_.Apply(gradients, parameters);
     return absl::OkStatus();
   }
   SetUpFacts set_up() const override { return {}; }
   void LogMessages(MessageLog* /*log*/) override {}
-  std::span<const float> optimizer_state() const override { return sgd_.velocity(); }
+  HeldState Held(int64_t step) const override { return {.step = step}; }
+  std::span<const float> optimizer_state() const override { return optimizer_.state(); }
   Traffic traffic() const override { return {}; }
 
  private:
-  SgdState sgd_;
+  LocalOptimizer optimizer_;
 };
 
 }  // namespace lockstep

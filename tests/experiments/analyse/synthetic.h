@@ -35,6 +35,10 @@ inline RunConfig Config(const Shape& shape) {
   if (shape.variant == "none") variant->mutable_none();
   if (shape.variant == "ps_sync") variant->mutable_ps()->set_mode(Ps::SYNC);
   if (shape.variant == "ps_async") variant->mutable_ps()->set_mode(Ps::ASYNC);
+  if (shape.variant == "ps_bounded") {
+    variant->mutable_ps()->set_mode(Ps::BOUNDED);
+    variant->mutable_ps()->set_staleness(1);
+  }
   const std::map<std::string, AllReduceSync::Algorithm> algorithms = {
       {"naive", AllReduceSync::NAIVE},
       {"ring", AllReduceSync::RING},
@@ -171,10 +175,11 @@ inline std::vector<Record> WorkerRecords(const Shape& shape, int rank) {
 }
 
 // One worker's update: read 1 ms after its last one, of the 4 ms between two of them.
-inline Record AsyncRecord(const Shape& shape, int worker, int step) {
+inline Record AsyncRecord(const Shape& shape, int shard, int worker, int step) {
   Record record;
   Applied* applied = record.mutable_applied();
   applied->set_step(step);
+  applied->set_shard(shard);
   applied->set_worker(worker);
   applied->set_update_staleness(shape.workers - 1 - worker % 2);
   applied->set_clock_staleness(worker % 2);
@@ -192,9 +197,9 @@ inline std::vector<Record> ServerRecords(const Shape& shape, int index) {
   std::vector<Record> records = {StartedRecord(shape, "server", index), SetUpRecord(2'000)};
   for (int step = 1; step <= shape.steps; ++step) {
     Record record;
-    if (shape.variant == "ps_async") {
+    if (shape.variant == "ps_async" || shape.variant == "ps_bounded") {
       for (int worker = 0; worker < shape.workers; ++worker) {
-        records.push_back(AsyncRecord(shape, worker, step));
+        records.push_back(AsyncRecord(shape, index, worker, step));
       }
       continue;
     }

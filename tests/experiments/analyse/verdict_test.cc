@@ -262,7 +262,8 @@ TEST(Verdict, BrokenPromisesAreThoseRulesAlone) {
   for (const std::string& rule : RuleNames()) {
     verdict.set_rule(rule);
     const bool broken = rule == kRuleReplicasDiffer || rule == kRuleRepeatsDiffer ||
-                        rule == kRuleBitsDiffer || rule == kRuleUpdatesDiffer;
+                        rule == kRuleBitsDiffer || rule == kRuleUpdatesDiffer ||
+                        rule == kRuleBoundBroken;
     EXPECT_EQ(PromiseBroken(verdict), broken) << rule;
   }
 }

@@ -2,6 +2,7 @@
 // die or hang.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/types.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "allreduce/engine.h"
+#include "allreduce/transport/shm_bell.h"
 #include "experiments/bench/bench_json.h"
 #include "tests/support/places.h"
 #include "tests/support/status_matchers.h"
@@ -95,7 +97,8 @@ TEST(BenchRunTest, EveryContestantIsRightAndTheJsonSaysSo) {
   EXPECT_GT(file->roofs().memcpy_gb_s(), 0);
   EXPECT_GT(file->roofs().tcp_gb_s(), 0);
   EXPECT_EQ(file->comparisons().empty(), !Here(Engine::kMpi) && !Here(Engine::kGloo));
-  EXPECT_EQ(file->crossings_size(), 4);  // 2 links x 2 rank counts
+  EXPECT_EQ(file->crossings_size(), 6);  // ring and tree on both links, 2 rank counts; and over
+                                         // TCP ring and recursive doubling
   EXPECT_TRUE(std::filesystem::exists(csv));
 }
 
@@ -162,6 +165,44 @@ TEST_P(HitRankTest, EndsTheBenchWithItsNameAndCode3) {
   EXPECT_EQ(result.exit_code, 3) << result.err;
   EXPECT_THAT(result.err, HasSubstr("rank 1")) << result.err;
   EXPECT_THAT(result.err, HasSubstr(GetParam().engine + " over tcp"));
+}
+
+// The cores that a process may use; empty: it is gone.
+std::set<int> CoresOf(pid_t process) {
+  std::set<int> cores;
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(process, sizeof(allowed), &allowed) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &allowed)) cores.insert(core);
+  }
+  return cores;
+}
+
+// A rank that others wake up onto their core stays there, and mpirun binds its own: unlike things.
+TEST(BenchRunTest, RanksHaveACoreEachWhereThereAreEnough) {
+  if (AllowedCores() < 2) GTEST_SKIP() << "one core";
+  const bool mpi = Here(Engine::kMpi);
+  Subprocess bench(BenchCommand({"--sizes", "4", "--ranks", "2", "--rounds", "100000", "--seconds",
+                                 "100", "--links", "tcp", "--algorithms", "ring", "--peers",
+                                 mpi ? "mpi" : "none"}));
+  for (const char* const engine : {"host", "mpi"}) {
+    if (engine == std::string("mpi") && !mpi) continue;
+    EXPECT_TRUE(Eventually(
+        [&] {
+          const std::vector<pid_t> ranks = RanksOf(bench.pid(), engine);
+          std::set<int> all;
+          for (const pid_t rank : ranks) {
+            const std::set<int> cores = CoresOf(rank);
+            if (cores.size() == 1) all.insert(*cores.begin());
+          }
+          return ranks.size() >= 2 && all.size() == 2;
+        },
+        20))
+        << engine;
+  }
+  kill(bench.pid(), SIGINT);
+  EXPECT_EQ(bench.Wait(15).exit_code, 130);
 }
 
 TEST(BenchRunTest, CtrlCEndsEveryProcess) {

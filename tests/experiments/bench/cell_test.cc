@@ -132,20 +132,21 @@ TEST(SummaryTest, TheCrossingIsWhereTheLargeOneStaysAhead) {
 }
 
 TEST(SummaryTest, TheFloorIsEveryByteReadAndWrittenOnce) {
-  Cell cell = CellOf("host", "direct", int64_t{64} << 20, {33'554.432});
-  cell.link = "shm";
-  BenchRoofs roofs;
-  roofs.set_update_gb_s(10);
-  const auto floor = FloorOf({cell}, roofs);
+  Cell ours = CellOf("host", "direct", int64_t{64} << 20, {10'000, 20'000, 30'000});
+  Cell roof = CellOf("roof", "update", int64_t{64} << 20, {8'000, 15'000, 27'000});
+  ours.link = roof.link = "shm";
+  const auto floor = FloorOf({ours, roof});
   ASSERT_TRUE(floor.has_value());
   EXPECT_THAT(floor->moved_bytes(), DoubleEq(4.0 * (64 << 20)));
-  EXPECT_THAT(floor->floor_us(), DoubleEq(26'843.5456));
-  EXPECT_THAT(floor->share(), DoubleEq(0.8));
-  cell.bytes /= 2;
-  EXPECT_EQ(FloorOf({cell}, roofs), std::nullopt);  // caches hold that
-  cell.bytes *= 2;
-  cell.link = "tcp";
-  EXPECT_EQ(FloorOf({cell}, roofs), std::nullopt);
+  EXPECT_THAT(floor->floor_us(), DoubleEq(15'000));
+  EXPECT_THAT(floor->ours_us(), DoubleEq(20'000));
+  EXPECT_THAT(floor->share(), DoubleEq(0.8));  // round by round: 0.8, 0.75, 0.9
+  EXPECT_EQ(FloorOf({ours}), std::nullopt);
+  ours.bytes = roof.bytes /= 2;
+  EXPECT_EQ(FloorOf({ours, roof}), std::nullopt);  // caches hold that
+  ours.bytes = roof.bytes *= 2;
+  ours.ranks = roof.ranks = 4;
+  EXPECT_EQ(FloorOf({ours, roof}), std::nullopt);
 }
 
 BenchFile SmallFile() {
@@ -168,6 +169,27 @@ TEST(TableTest, DefinitionsAndWarningsStandWithTheNumbers) {
   EXPECT_THAT(text, HasSubstr("4 KiB"));
   EXPECT_THAT(text, HasSubstr("proves nothing"));              // Gloo's small sizes
   EXPECT_THAT(text, HasSubstr("congestion controls differ"));  // cubic against bbr
+}
+
+// CASES R19: whatever the engine, and only where it happened.
+TEST(TableTest, IntegersThatOverflowAreReported) {
+  BenchFile file = SmallFile();
+  for (BenchRow& row : *file.mutable_rows()) {
+    row.set_dtype("u8");
+    row.set_ranks(16);
+  }
+  EXPECT_THAT(StandingNotes(file),
+              testing::Contains(HasSubstr("With 16 ranks sum of u8 overflows, from element ")));
+  for (BenchRow& row : *file.mutable_rows()) row.set_dtype("i32");
+  EXPECT_THAT(StandingNotes(file), Not(testing::Contains(HasSubstr("overflows"))));
+}
+
+TEST(TableTest, AnAutomaticRowNamesTheAlgorithmThatRan) {  // CASES R47
+  BenchFile file;
+  Cell cell = CellOf("host", "auto", 8, {1});
+  cell.choice = "auto: star for 8..15 bytes on 2 ranks";
+  *file.add_rows() = RowOf(cell);
+  EXPECT_THAT(BenchText(file), HasSubstr("auto (star)"));
 }
 
 TEST(TableTest, OneRankHasNoBusBandwidth) {

@@ -59,10 +59,13 @@ TEST(ProtocolTest, AnErrorKeepsCodeTextAndWhoIsToBlame) {
 }
 
 TEST(ProtocolTest, LinkWordsReadBack) {
-  const auto read = ParseLink(ToLine(LinkWords{9123.5, 0.125}));
+  const auto read = ParseLink(ToLine(LinkWords{9123.5, 0.125, 55'000.25, 66'000, 4096}));
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->alpha_ns, 9123.5);
   EXPECT_EQ(read->beta_ns_per_byte, 0.125);
+  EXPECT_EQ(read->crowd_empty_ns, 55'000.25);
+  EXPECT_EQ(read->crowd_large_ns, 66'000);
+  EXPECT_EQ(read->crowd_bytes, 4096);
   EXPECT_EQ(ParseLink("Open MPI v4.1.4"), std::nullopt);
 }
 

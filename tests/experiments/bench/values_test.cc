@@ -14,6 +14,15 @@
 namespace lockstep {
 namespace {
 
+// 17 at most of each rank.
+TEST(FirstWrappedTest, KnowsWhereAnIntegerIsTooSmall) {
+  EXPECT_EQ(FirstWrapped(15, Dtype::kU8, ReduceOp::kSum), -1);
+  EXPECT_GE(FirstWrapped(30, Dtype::kU8, ReduceOp::kSum), 0);
+  EXPECT_EQ(FirstWrapped(30, Dtype::kU8, ReduceOp::kMax), -1);
+  EXPECT_EQ(FirstWrapped(1'000, Dtype::kI32, ReduceOp::kSum), -1);
+  EXPECT_EQ(FirstWrapped(30, Dtype::kF16, ReduceOp::kSum), -1);
+}
+
 constexpr int64_t kCount = 10'000;  // beyond the pattern's period
 
 class ValuesTest : public testing::TestWithParam<std::tuple<Dtype, ReduceOp, int>> {

@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "proto/cost.pb.h"
 #include "tests/support/status_matchers.h"
 
 namespace lockstep {
@@ -80,6 +82,32 @@ TEST(CostTest, TheTableHasEveryWayWithMessagesBytesChainAndTime) {
   EXPECT_THAT(text,
               ContainsRegex("\nFastest \\(\\*\\)\n  from 4 B: [a-z_]+\n  from [0-9.]+ .i?B: "));
   EXPECT_THAT(text, HasSubstr("  ring:\n    2(n-1)*alpha + 2(n-1)/n*S*beta + (n-1)/n*S*gamma\n"));
+}
+
+TEST(CostTest, JsonHasTheNumbersOfTheTable) {
+  CostFile file;
+  ASSERT_THAT(FromJson(Costs({.ranks = 4}, {.json = true}), kCostJson, &file), IsOk());
+  EXPECT_EQ(file.ranks(), 4);
+  EXPECT_EQ(file.gbps(), 10);
+  ASSERT_GT(file.ways_size(), 10);
+  ASSERT_EQ(file.least_size(), 5);
+  for (const CostWay& way : file.ways()) {
+    ASSERT_EQ(way.time_size(), 5) << way.name();
+    for (int k = 0; k < 5; ++k) {
+      EXPECT_EQ(way.time(k).bytes(), file.least(k).bytes());
+      if (absl::StrContains(way.name(), "spare")) continue;  // on hosts of their own
+      EXPECT_GE(way.time(k).simulated_us(), file.least(k).simulated_us()) << way.name();
+    }
+    if (way.name() != "ring") continue;
+    EXPECT_EQ(way.messages(), 24);
+    EXPECT_EQ(way.chain(), 6);
+    EXPECT_EQ(way.sent_most(), 1.5);
+    EXPECT_EQ(way.formula(), "2(n-1)*alpha + 2(n-1)/n*S*beta + (n-1)/n*S*gamma");
+    EXPECT_NEAR(way.time(4).formula_us(), way.time(4).simulated_us(),
+                way.time(4).simulated_us() / 100);
+  }
+  ASSERT_GE(file.fastest_size(), 2);
+  EXPECT_EQ(file.fastest(0).from_bytes(), 4);
 }
 
 TEST(CostTest, TheTableFitsInEightyColumns) {

@@ -14,11 +14,23 @@ namespace lockstep {
 class Cluster {
  public:
   Cluster(int workers, int servers, AllReduceSync::OnLoss on_loss = AllReduceSync::STOP)
-      : workers_(workers), membership_(Config(workers, servers, on_loss), 0) {}
+      : workers_(workers), membership_(Config(workers, servers, VariantOf(on_loss)), 0) {}
+  Cluster(int workers, int servers, const Ps& ps)
+      : workers_(workers), membership_(Config(workers, servers, VariantOf(ps)), 0) {}
 
-  static MembershipConfig Config(int workers, int servers, AllReduceSync::OnLoss on_loss) {
+  static Variant VariantOf(AllReduceSync::OnLoss on_loss) {
+    Variant variant;
+    variant.mutable_all_reduce()->set_on_loss(on_loss);
+    return variant;
+  }
+  static Variant VariantOf(const Ps& ps) {
+    Variant variant;
+    *variant.mutable_ps() = ps;
+    return variant;
+  }
+  static MembershipConfig Config(int workers, int servers, const Variant& variant) {
     MembershipConfig config;
-    config.run.mutable_variant()->mutable_all_reduce()->set_on_loss(on_loss);
+    *config.run.mutable_variant() = variant;
     config.run.set_world_size(workers);
     config.run.set_servers(servers);
     config.build = "test";

@@ -27,7 +27,9 @@ class FaultPlanTest : public testing::Test {
            fault { kind: KILL target: "worker:2" at { step: 7 } }
            fault { kind: KILL target: "worker:1" at { step: 9 } after_bucket: 1 }
            fault { kind: DROP target: "worker:1" at { step: 7 } message { to: 0 } }
-           fault { kind: KILL target: "worker:10" at { step: 8 } })",
+           fault { kind: KILL target: "worker:10" at { step: 8 } }
+           fault { kind: CRASH_POINT target: "server:0" at { step: 6 } point: "acknowledged" }
+           fault { kind: CRASH_POINT target: "server:0" at { step: 8 } point: "restoring" })",
         &experiment_));
   }
   FaultPlan Plan() { return {experiment_, "worker:1", records_.get()}; }
@@ -65,6 +67,26 @@ TEST_F(FaultPlanTest, AReplacementIsNotStruckAgain) {
   plan.BeginAfter(6);
   EXPECT_THAT(plan.Due(7, StrikesProcess), IsEmpty());
   EXPECT_THAT(Indices(plan.Due(9, StrikesProcess, 1)), ElementsAre(2));
+}
+
+// A server's points: the right one, from its step on, once.
+TEST_F(FaultPlanTest, ACrashPointIsDueWhereTheProtocolIsThere) {
+  FaultPlan plan(experiment_, "server:0", records_.get());
+  EXPECT_THAT(plan.DueAt("acknowledged", 5), IsEmpty());
+  EXPECT_THAT(plan.DueAt("restoring", 6), IsEmpty());
+  EXPECT_THAT(plan.Due(6, StrikesProcess), IsEmpty());
+  EXPECT_THAT(Indices(plan.DueAt("acknowledged", 7)), ElementsAre(5));
+  EXPECT_THAT(plan.DueAt("acknowledged", 7), IsEmpty());
+}
+
+// It may be planned to die where it recovers, but not twice for the same plan.
+TEST_F(FaultPlanTest, WhatStruckAPredecessorIsKnownFromItsRecord) {
+  FaultPlan plan(experiment_, "server:0", records_.get());
+  lockstep::Record struck;
+  struck.mutable_injected()->set_fault(5);
+  plan.SkipStruck({struck});
+  EXPECT_THAT(plan.DueAt("acknowledged", 7), IsEmpty());
+  EXPECT_THAT(Indices(plan.DueAt("restoring", 8)), ElementsAre(6));
 }
 
 TEST_F(FaultPlanTest, AFreezeIsRecordedFirstAndEndsByItself) {

@@ -1,4 +1,4 @@
-// simulation.h: the inside of rebuild_sim.h: the clock and network, the launcher and coordinator,
+// simulation.h: the inside of rebuild_sim.h: on the network (network.h), the launcher, coordinator
 // and the workers (sim_worker.cc). Threads: one.
 #pragma once
 
@@ -6,37 +6,17 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <queue>
-#include <random>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/clock.h"
 #include "base/member/member.h"
+#include "tests/experiments/coordinator/network.h"
 #include "tests/experiments/coordinator/rebuild_sim.h"
 
 namespace lockstep::sim {
-
-inline constexpr int64_t kTickMs = 50;
-inline constexpr int64_t kEndMs = 120'000;  // nothing may take as long
-inline constexpr int64_t kSpawnMsMax = 150;
-inline constexpr int64_t kTrainsFromMs = 250;  // at the latest
-
-inline Limits SimLimits() {
-  Limits limits;
-  limits.join_timeout_ms = 3'000;
-  limits.connect_timeout_ms = 300;
-  limits.sync_timeout_ms = 400;
-  limits.heartbeat_ms = 50;
-  limits.lease_ms = 300;
-  limits.stop_grace_ms = 200;
-  limits.settle_ms = 50;
-  limits.rebuild_timeout_ms = 4'000;
-  return limits;
-}
 
 inline uint64_t Mix(uint64_t state, int64_t step, int world_size) {
   uint64_t z = state ^ (static_cast<uint64_t>(step) * 0x9e3779b97f4a7c15) ^
@@ -80,21 +60,16 @@ struct Process {
   int late = 0;  // steps ended in an old epoch
 };
 
-class Simulation {
+class Simulation : private Network {
  public:
   explicit Simulation(const SimOptions& options)
-      : options_(options), random_(options.seed), membership_(Config(), 0) {}
+      : Network(options.seed), options_(options), membership_(Config(), 0) {}
 
   SimResult Run() {
     for (int index = 0; index < options_.workers; ++index) Start(index, Draw(1, 40));
     PlanFaults();
     Every(kTickMs, [this] { Perform(membership_.OnTick(NowNs())); });
-    while (!queue_.empty() && now_ms_ < kEndMs && !Over()) {
-      Event event = queue_.top();
-      queue_.pop();
-      now_ms_ = event.at_ms;
-      event.run();
-    }
+    RunUntil([this] { return Over(); });
     result_.ended = Over();
     result_.elapsed_ms = now_ms_;
     if (membership_.stopping()) {
@@ -107,36 +82,7 @@ class Simulation {
   }
 
  private:
-  struct Event {
-    int64_t at_ms = 0;
-    int64_t order = 0;
-    std::function<void()> run;
-    bool operator<(const Event& other) const {
-      return std::make_pair(at_ms, order) > std::make_pair(other.at_ms, other.order);
-    }
-  };
   MembershipConfig Config() const;
-  int64_t NowNs() const { return now_ms_ * kNsPerMs; }
-  int64_t Draw(int64_t least, int64_t most) {
-    return std::uniform_int_distribution<int64_t>(least, most)(random_);
-  }
-  void At(int64_t at_ms, std::function<void()> run) {
-    queue_.push({std::max(at_ms, now_ms_), order_++, std::move(run)});
-  }
-  void Every(int64_t pause_ms, const std::function<void()>& run) {
-    run();
-    At(now_ms_ + pause_ms, [this, pause_ms, run] { Every(pause_ms, run); });
-  }
-  // First in, first out on the connection `key`.
-  using Connection = std::pair<int64_t, int64_t>;
-  static Connection Up(int64_t id) { return {id, 0}; }
-  static Connection Down(int64_t id) { return {0, id}; }
-  static Connection Between(int64_t from, int64_t to) { return {from, to}; }
-  void Deliver(const Connection& key, int64_t delay_ms, std::function<void()> run) {
-    int64_t& last_ms = connections_[key];
-    last_ms = std::max(last_ms, now_ms_ + delay_ms);
-    At(last_ms, std::move(run));
-  }
   // In the process, once it is not frozen; never if it is dead.
   void In(int64_t id, const std::function<void(Process*)>& run);
   void Violation(const std::string& what) {
@@ -174,12 +120,7 @@ class Simulation {
   void Fail(Process* process, const absl::Status& status);
 
   const SimOptions options_;
-  std::mt19937_64 random_;
   Membership membership_;
-  std::priority_queue<Event> queue_;
-  int64_t order_ = 0;
-  int64_t now_ms_ = 0;
-  std::map<Connection, int64_t> connections_;  // when the last message of each arrives
   std::map<int64_t, std::unique_ptr<Process>> processes_;
   std::map<int64_t, std::vector<PeerMessage>> early_;  // of a group its process has no Start of yet
   std::set<int64_t> closing_;                          // sessions

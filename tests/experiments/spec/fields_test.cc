@@ -25,6 +25,16 @@ const std::map<std::string, std::set<std::string>> kAccepted = {
     {"train.steps", {"7"}},
     {"train.optimizer.sgd.learning_rate", {"0.5"}},
     {"train.optimizer.sgd.momentum", {"0.5"}},
+    {"train.optimizer.adam.learning_rate", {"0.5"}},
+    {"train.optimizer.adam.beta1", {"0.5"}},
+    {"train.optimizer.adam.beta2", {"0.5"}},
+    {"train.optimizer.adam.epsilon", {"0.5"}},
+    {"train.optimizer.adam.weight_decay", {"0.5"}},
+    {"train.optimizer.adamw.learning_rate", {"0.5"}},
+    {"train.optimizer.adamw.beta1", {"0.5"}},
+    {"train.optimizer.adamw.beta2", {"0.5"}},
+    {"train.optimizer.adamw.epsilon", {"0.5"}},
+    {"train.optimizer.adamw.weight_decay", {"0.5"}},
     {"train.seeds", {"7"}},
     {"train.target_loss", {"0.5"}},
     {"reduce_op", {"MEAN", "SUM"}},
@@ -36,11 +46,20 @@ const std::map<std::string, std::set<std::string>> kAccepted = {
     {"network.time_base", {"AUTO", "WALL"}},
     {"workers", {"2"}},
     {"variant.name", {"x"}},
-    {"variant.ps.mode", {"SYNC", "ASYNC"}},
+    {"variant.ps.mode", {"SYNC", "ASYNC", "BOUNDED", "K_OF_N"}},
     {"variant.ps.servers", {"3"}},
-    {"variant.ps.policy", {"NONE"}},
-    {"variant.ps.optimizer_on", {"SERVER"}},
+    {"variant.ps.policy", {"NONE", "SNAPSHOT", "CHAIN"}},
+    {"variant.ps.optimizer_on", {"SERVER", "WORKER"}},
+    {"variant.ps.staleness", {"7"}},
+    {"variant.ps.k", {"2"}},
     {"variant.ps.rate", {"OVER_WORKERS", "FULL"}},
+    {"variant.ps.late", {"DROP", "APPLY"}},
+    {"variant.ps.scale_by_staleness", {"false", "true"}},
+    {"variant.ps.placement", {"SPLIT", "IN_TURN", "BY_SIZE"}},
+    {"variant.ps.replicas", {"2"}},
+    {"variant.ps.aggregated", {"false", "true"}},
+    {"variant.ps.snapshot_every", {"7"}},
+    {"variant.ps.on_worker_loss", {"STOP", "REPLACE", "SHRINK"}},
     {"variant.all_reduce.algorithm",
      {"AUTO", "NAIVE", "STAR", "RING", "TREE", "DOUBLE_TREE", "HALVING_DOUBLING",
       "RECURSIVE_DOUBLING", "DIRECT", "HIERARCHICAL", "PS_EXCHANGE"}},
@@ -53,8 +72,10 @@ const std::map<std::string, std::set<std::string>> kAccepted = {
     {"variant.all_reduce.servers", {"2"}},
     {"fault.at.step", {"7"}},
     {"fault.target", {"worker:3"}},
+    {"fault.point", {"applied_not_replicated"}},
     {"fault.kind",
-     {"KILL", "FREEZE", "RESTART", "DROP", "DUPLICATE", "CORRUPT", "DELAY", "NAN_GRADIENT"}},
+     {"KILL", "FREEZE", "RESTART", "CRASH_POINT", "DROP", "DUPLICATE", "CORRUPT", "DELAY",
+      "NAN_GRADIENT"}},
     {"fault.for", {"500ms", "2s"}},
     {"fault.message.to", {"2"}},
     {"fault.message.nth", {"7"}},
@@ -84,6 +105,8 @@ const std::map<std::string, std::set<std::string>> kAccepted = {
 // Blocks that are accepted when empty or as the valid spec has them.
 const std::set<std::string> kAcceptedBlocks = {"data.digits",
                                                "train.optimizer.sgd",
+                                               "train.optimizer.adam",
+                                               "train.optimizer.adamw",
                                                "variant.none",
                                                "variant.ps",
                                                "variant.all_reduce",
@@ -147,12 +170,17 @@ class EveryField {
     if (path.rfind("model.", 0) == 0 && path.rfind("model.mlp", 0) != 0) set.push_back("model={}");
     if (path.rfind("data.", 0) == 0) set.push_back("data={}");
     if (path.rfind("fault[0].", 0) == 0) {
-      set.push_back(absl::StrCat("fault={ at { step: 5 } target: \"worker:1\" ",
-                                 FaultAround(path, value), " }"));
-      set.push_back("variant={ name: \"v\" all_reduce { on_loss: REPLACE } }");
+      const bool server = path == "fault[0].point" || value == "CRASH_POINT";
+      set.push_back(absl::StrCat("fault={ at { step: 5 } target: \"",
+                                 server ? "server:0" : "worker:1", "\" ", FaultAround(path, value),
+                                 " }"));
+      set.push_back(server ? "variant={ name: \"v\" ps { policy: SNAPSHOT } }"
+                           : "variant={ name: \"v\" all_reduce { on_loss: REPLACE } }");
     }
     if (path == "wire_dtype") set.push_back("variant={ name: \"v\" all_reduce {} }");
-    if (path == "variant[0].ps.rate") set.push_back("variant[0].ps={ mode: ASYNC }");
+    if (path.rfind("variant[0].ps.", 0) == 0) {
+      set.push_back(absl::StrCat("variant[0].ps={ ", ServersAround(path, value), " }"));
+    }
     if (path == "variant[0].all_reduce.servers" || path == "variant[0].all_reduce.placement") {
       set.push_back("variant[0].all_reduce={ algorithm: PS_EXCHANGE }");
     }
@@ -167,17 +195,34 @@ class EveryField {
     return Load(ValidSpec(), set);
   }
 
+  // A server whose mode and policy read the field at `path`, and whatever else it needs.
+  static std::string ServersAround(const std::string& path, const std::string& value) {
+    const std::string field = path.substr(path.rfind('.') + 1);
+    if (value == "BOUNDED") return "staleness: 2";
+    if (value == "K_OF_N") return "k: 2";
+    if (value == "CHAIN") return "servers: 2";
+    if (field == "staleness") return "mode: BOUNDED";
+    if (field == "k") return "mode: K_OF_N";
+    if (field == "late") return "mode: K_OF_N k: 2";
+    if (field == "rate" || field == "scale_by_staleness") return "mode: ASYNC";
+    if (field == "replicas" || field == "aggregated") return "policy: CHAIN servers: 4";
+    if (field == "snapshot_every") return "policy: SNAPSHOT";
+    return "";
+  }
+
   // A fault whose kind reads the field at `path`, and whatever else it needs.
   static std::string FaultAround(const std::string& path, const std::string& value) {
     const std::string field = path.substr(path.find('.') + 1);
     if (field == "kind") {
       const bool lasts = value == "FREEZE" || value == "DELAY";
       const bool message = value == "DROP" || value == "DUPLICATE" || value == "CORRUPT";
+      if (value == "CRASH_POINT") return "point: \"acknowledged\"";
       return absl::StrCat(lasts ? "for: \"1s\" " : "",
                           message || value == "DELAY" ? "message { to: 0 }" : "");
     }
     if (field == "for") return "kind: FREEZE";
     if (field == "after_bucket") return "kind: KILL";
+    if (field == "point") return "kind: CRASH_POINT";
     if (field.rfind("message", 0) == 0) return "kind: DROP message { to: 0 }";
     return "kind: NAN_GRADIENT";
   }

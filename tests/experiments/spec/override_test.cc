@@ -165,10 +165,10 @@ const BadSet kBadSets[] = {
      {{0, {"model.mlp.layers[1] takes one value, got a list"}}}},
     // Meaning: the place is the option that made it wrong, not the line that it replaced.
     {"NotBuilt",
-     {"variant[ps].ps.mode=BOUNDED"},
+     {"reduction_order=RANK"},
      {{0,
-       {"--set variant[ps].ps.mode=BOUNDED",
-        "variant[1].ps.mode: BOUNDED is not built yet; built today: SYNC, ASYNC"}}}},
+       {"--set reduction_order=RANK",
+        "reduction_order: RANK is not built yet; built today: ENGINE, EXACT"}}}},
     {"OutOfRange",
      {"workers=65"},
      {

@@ -1,0 +1,141 @@
+// Our parameter server and client, as training uses them.
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/socket.h"
+#include "base/status.h"
+#include "base/sync.h"
+#include "experiments/bench/ps/end.h"
+#include "ps_server/client/ps_client.h"
+#include "ps_server/service/ps_service.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kEpoch = 1;
+constexpr float kGradient = 1;  // of every worker and element: a step moves a parameter by its mean
+
+// w = w - mean: after t steps every parameter is -t, exactly, until t = 2^24.
+PsLayout LayoutOf(const PsEndOptions& options) {
+  PsLayout layout;
+  layout.rules.optimizer = {
+      .learning_rate = 1, .momentum = 0, .divisor = static_cast<float>(options.workers)};
+  layout.tensor_counts = {options.bytes / 4};
+  layout.shards = options.servers;
+  layout.world_size = options.workers;
+  return layout;
+}
+
+class OurServer final : public PsEnd {
+ public:
+  OurServer(const PsEndOptions& options, const Clock& clock) : options_(options), clock_(clock) {}
+  ~OurServer() override {
+    if (service_ != nullptr) service_->Shutdown();
+  }
+
+  absl::Status Open() {
+    PsServiceOptions service;
+    service.token = options_.token;
+    service.events.set_up = [](const Traffic& /*traffic*/) {};
+    service.events.update = [this](const UpdateServed& /*served*/) {
+      MutexLock lock(&mu_);
+      ++applied_;
+    };
+    ASSIGN_OR_RETURN(service_, PsService::Start(service, clock_));
+    return absl::OkStatus();
+  }
+  std::string Address() const override { return service_->endpoint().ToString(); }
+
+  absl::Status Connect(const std::vector<std::string>& /*addresses*/) override {
+    return service_->Configure({.server = options_.rank - options_.workers,
+                                .servers = options_.servers,
+                                .world_size = options_.workers,
+                                .epoch = kEpoch,
+                                .rules = LayoutOf(options_).rules,
+                                .limits = options_.limits});
+  }
+  absl::Status Step() override { return absl::InternalError("a server makes no steps"); }
+
+  absl::Status Serve(int64_t steps) override {
+    MutexLock lock(&mu_);
+    wanted_ += steps;
+    const bool there =
+        mu_.AwaitFor([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return applied_ >= wanted_; },
+                     options_.limits.sync_timeout_ms);
+    if (there) return absl::OkStatus();
+    return absl::DeadlineExceededError(
+        absl::StrCat("server ", options_.rank - options_.workers, ": ", applied_, " of ", wanted_,
+                     " updates within ", options_.limits.sync_timeout_ms, " ms"));
+  }
+
+ private:
+  const PsEndOptions options_;
+  const Clock& clock_;
+  Mutex mu_;
+  int64_t applied_ ABSL_GUARDED_BY(mu_) = 0;  // and every worker has it
+  int64_t wanted_ ABSL_GUARDED_BY(mu_) = 0;
+  std::unique_ptr<PsService> service_;
+};
+
+class OurWorker final : public PsEnd {
+ public:
+  OurWorker(const PsEndOptions& options, const Clock& clock, const Abort& abort)
+      : options_(options),
+        clock_(clock),
+        abort_(abort),
+        gradients_(static_cast<size_t>(options.bytes / 4), kGradient),
+        parameters_(gradients_.size(), 0.0F) {}
+
+  absl::Status Connect(const std::vector<std::string>& addresses) override {
+    PsClientOptions client;
+    for (int k = 0; k < options_.servers; ++k) {
+      ASSIGN_OR_RETURN(const Endpoint endpoint,
+                       ParseEndpoint(addresses[static_cast<size_t>(options_.workers + k)]));
+      client.servers.push_back(endpoint);
+    }
+    client.rank = options_.rank;
+    client.epoch = kEpoch;
+    client.token = options_.token;
+    client.layout = LayoutOf(options_);
+    client.limits = options_.limits;
+    ASSIGN_OR_RETURN(client_, PsClient::Connect(client, clock_, abort_));
+    if (options_.rank == 0) RETURN_IF_ERROR(client_->Init(gradients_));
+    return client_->Pull(0, parameters_);
+  }
+
+  absl::Status Step() override {
+    ++step_;
+    RETURN_IF_ERROR(client_->Push(step_, 0, gradients_));
+    return client_->Pull(step_, parameters_);
+  }
+  absl::Status Serve(int64_t /*steps*/) override {
+    return absl::InternalError("a worker serves nobody");
+  }
+  bool Correct() const override {
+    const float expected = kGradient - static_cast<float>(step_);
+    return std::all_of(parameters_.begin(), parameters_.end(),
+                       [expected](float value) { return value == expected; });
+  }
+
+ private:
+  const PsEndOptions options_;
+  const Clock& clock_;
+  const Abort& abort_;
+  std::vector<float> gradients_;  // the start values too
+  std::vector<float> parameters_;
+  std::unique_ptr<PsClient> client_;  // reads from the above
+  int64_t step_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PsEnd>> MakeOurEnd(const PsEndOptions& options, const Clock& clock,
+                                                  const Abort& abort) {
+  if (!options.serves()) return std::make_unique<OurWorker>(options, clock, abort);
+  auto server = std::make_unique<OurServer>(options, clock);
+  RETURN_IF_ERROR(server->Open());
+  return server;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,299 @@
+#include "experiments/simulate/audit.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/fingerprint.h"
+#include "base/numeric/optimizer.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kBrokenMax = 20;
+
+uint64_t ContentOf(std::span<const float> values) { return Fingerprint64(std::as_bytes(values)); }
+
+std::string NameOf(const std::vector<UpdateId>& ids) {
+  return absl::StrJoin(ids, ", ", [](std::string* out, const UpdateId& id) {
+    absl::StrAppend(out, "worker ", id.worker, " step ", id.step);
+  });
+}
+
+}  // namespace
+
+SimAudit::SimAudit(AuditOptions options, const SimModel& model)
+    : options_(std::move(options)),
+      model_(model),
+      ledger_(LedgerRules(options_.rules), options_.workers,
+              static_cast<int32_t>(options_.ranges.size())) {}
+
+// Absent workers are waited for by nobody, and the ledger does not know who was absent when: the
+// bound is checked here.
+PsRules SimAudit::LedgerRules(PsRules rules) {
+  if (rules.mode == PsMode::kBounded) rules.mode = PsMode::kAsync;
+  return rules;
+}
+
+void SimAudit::Break(const std::string& what) {
+  const bool known = std::find(broken_.begin(), broken_.end(), what) != broken_.end();
+  if (!known && broken_.size() < kBrokenMax) broken_.push_back(what);
+}
+
+void SimAudit::OnStart(const Start& start) {
+  std::vector<bool>& present = present_[start.epoch()];
+  present.assign(static_cast<size_t>(options_.workers), false);
+  for (const MemberInfo& member : start.member()) {
+    if (member.role() == WORKER) present[static_cast<size_t>(member.index())] = true;
+  }
+  if (start.restore()) restores_.insert(start.epoch());
+}
+
+void SimAudit::OnGradient(int32_t worker, int64_t step, std::span<const float> gradient) {
+  std::vector<std::vector<float>>& known = gradients_[{worker, step}];
+  const std::vector<float> values(gradient.begin(), gradient.end());
+  if (std::find(known.begin(), known.end(), values) == known.end()) known.push_back(values);
+}
+
+void SimAudit::OnMoved(int64_t process, int64_t epoch, const Exchange& exchange) {
+  for (const auto& [shard, seat] : exchange.seats()) {
+    if (seat.copy.has_value() && seat.copy->has_state()) OnCopy(process, epoch, seat);
+  }
+}
+
+void SimAudit::OnCopy(int64_t process, int64_t epoch, const Seat& seat) {
+  const int32_t shard = seat.shard;
+  Seen& seen = seen_[{process, shard}];
+  const bool moved = seen.version == nullptr || seen.version->number != seat.copy->version();
+  if (!moved && seen.epoch == epoch && options_.rules.mode != PsMode::kKOfN) return;
+  const ShardState state = seat.copy->Save();
+  NoteDrops(epoch, seat, seen, state);
+  const bool restored = restores_.contains(epoch) && seat.place.head;
+  if (restored && rewound_.emplace(epoch, shard).second) {
+    ledger_.Rewound(epoch, shard, state.version);
+    // A drop makes no version, so what was told of one may be void though the version is not.
+    std::erase_if(told_[shard], [&state](const Telling& told) {
+      return told.rejected && told.version == state.version &&
+             told.step > state.workers[static_cast<size_t>(told.worker)].last_step;
+    });
+    seen = {};
+  }
+  const std::string what = absl::StrCat("shard ", shard, " version ", state.version, " at process ",
+                                        process, ", epoch ", epoch, ": ");
+  std::vector<UpdateId> ids;
+  if (const Version* const version = Find(seen, state, &ids, what)) {
+    if (moved && !ids.empty()) {
+      ledger_.Applied(static_cast<int32_t>(process), epoch, shard, state.version, ids,
+                      version->content);
+    }
+    seen.version = version;
+  }
+  seen.marks = state.workers;
+  seen.epoch = epoch;
+}
+
+// A drop that nobody was told of may be lost with its server, or by a rewind: whoever heads the
+// shard in a new epoch says what is left.
+void SimAudit::NoteDrops(int64_t epoch, const Seat& seat, const Seen& seen,
+                         const ShardState& state) {
+  if (options_.rules.mode != PsMode::kKOfN) return;
+  std::vector<Drop>& drops = drops_[seat.shard];
+  if (seat.place.head && seen.epoch != epoch) {
+    std::erase_if(drops, [&state](const Drop& drop) {
+      return drop.push.step > state.workers[static_cast<size_t>(drop.push.worker)].last_step;
+    });
+  }
+  if (seen.version == nullptr) return;
+  for (const UpdateId& id : Between(seat.shard, seen.marks, state.workers, /*dropped=*/true)) {
+    drops.push_back({epoch, state.version, id});
+  }
+}
+
+std::vector<UpdateId> SimAudit::Between(int32_t shard, const std::vector<WorkerMark>& before,
+                                        const std::vector<WorkerMark>& after, bool dropped) {
+  std::vector<UpdateId> ids;
+  for (size_t w = 0; w < after.size(); ++w) {
+    const WorkerMark was = before.empty() ? WorkerMark{} : before[w];
+    const bool drop = after[w].dropped > was.dropped;
+    if (after[w].last_step <= was.last_step || drop != dropped) continue;
+    ids.push_back({static_cast<int32_t>(w), after[w].incarnation, after[w].last_step, shard});
+  }
+  return ids;
+}
+
+const SimAudit::Version* SimAudit::Find(const Seen& seen, const ShardState& state,
+                                        std::vector<UpdateId>* ids, const std::string& what) {
+  const uint64_t content = ContentOf(*state.parameters);
+  Shelf& shelf = shelves_[state.shard];
+  const auto [first, last] = shelf.equal_range(state.version);
+  const auto known =
+      std::find_if(first, last, [&](const auto& each) { return each.second.content == content; });
+  const bool next = seen.version != nullptr && seen.version->number + 1 == state.version;
+  if (next) *ids = Between(state.shard, seen.marks, state.workers, /*dropped=*/false);
+  if (known != last) {
+    const auto beside = Between(state.shard, known->second.marks, state.workers, false);
+    if (!beside.empty()) {
+      Break(absl::StrCat(what, "it has marked ", NameOf(beside), " beside its update"));
+    }
+    return &known->second;
+  }
+  std::optional<Version> made;
+  if (next) {
+    made = Replay(state.shard, *seen.version, state, *ids);
+    if (!made.has_value()) {
+      Break(absl::StrCat(what, "it is not the version before and the pushes of ", NameOf(*ids)));
+      made = Version{};
+    }
+    made->before = seen.version;
+  } else if (state.version == 0) {
+    made = Version{};
+  } else {
+    Break(absl::StrCat(what, "nobody has ever made it"));
+    made = Version{};
+  }
+  made->number = state.version;
+  made->parameters = *state.parameters;
+  made->optimizer_state = state.optimizer_state;
+  made->marks = state.workers;
+  made->content = content;
+  ++versions_;
+  return &shelf.emplace(state.version, *std::move(made))->second;
+}
+
+std::optional<SimAudit::Version> SimAudit::Replay(int32_t shard, const Version& before,
+                                                  const ShardState& state,
+                                                  const std::vector<UpdateId>& ids) const {
+  if (ids.empty()) return std::nullopt;
+  const int64_t count = options_.ranges[static_cast<size_t>(shard)].count;
+  OptimizerOptions optimizer = options_.rules.optimizer;
+  const bool mean = optimizer.divisor == static_cast<float>(options_.workers);
+  if (mean) optimizer.divisor = static_cast<float>(ids.size());
+  const uint64_t content = ContentOf(*state.parameters);
+  for (const std::vector<float>& sum : Sums(shard, ids)) {
+    Version made = before;
+    OptimizerStep(optimizer, state.version, sum.data(), made.optimizer_state.data(), count,
+                  made.parameters.data(), made.parameters.data(), count);
+    made.content = ContentOf(made.parameters);
+    if (made.content == content) return made;
+  }
+  return std::nullopt;
+}
+
+// Each identity may have been pushed with other gradients before; one of them it was.
+std::vector<std::vector<float>> SimAudit::Sums(int32_t shard,
+                                               const std::vector<UpdateId>& ids) const {
+  const ShardRange& range = options_.ranges[static_cast<size_t>(shard)];
+  std::vector<std::vector<float>> sums = {{}};
+  for (const UpdateId& id : ids) {
+    const auto pushed = gradients_.find({id.worker, id.step});
+    if (pushed == gradients_.end()) return {};
+    std::vector<std::vector<float>> longer;
+    for (const std::vector<float>& sum : sums) {
+      for (const std::vector<float>& gradient : pushed->second) {
+        std::vector<float> next;
+        for (const TensorPart& part : range.parts) {
+          next.insert(next.end(), gradient.begin() + part.flat,
+                      gradient.begin() + part.flat + part.count);
+        }
+        for (size_t i = 0; i < sum.size(); ++i) next[i] = sum[i] + next[i];
+        longer.push_back(std::move(next));
+      }
+    }
+    sums = std::move(longer);
+  }
+  return sums;
+}
+
+int64_t SimAudit::LeastStep(const std::vector<WorkerMark>& marks, int64_t epoch) const {
+  const std::vector<bool>& present = present_.at(epoch);
+  int64_t least = -1;
+  for (size_t w = 0; w < marks.size(); ++w) {
+    if (present[w] && (least < 0 || marks[w].last_step < least)) least = marks[w].last_step;
+  }
+  return std::max<int64_t>(least, 0);
+}
+
+void SimAudit::OnTold(int32_t worker, int64_t server_process, const PsFrame& header, bool answer) {
+  const Version* version = seen_[{server_process, header.shard()}].version;
+  while (version != nullptr && version->number > header.version()) version = version->before;
+  if (version == nullptr) {
+    return Break(absl::StrCat("worker ", worker, " was told version ", header.version(),
+                              " of shard ", header.shard(), " in epoch ", header.epoch(),
+                              ", which its server has not made"));
+  }
+  const int64_t least = LeastStep(version->marks, header.epoch());
+  if (answer && options_.rules.mode == PsMode::kBounded &&
+      least < header.step() - options_.rules.staleness) {
+    Break(absl::StrCat("shard ", header.shard(), ": worker ", worker, " read version ",
+                       header.version(), " after step ", header.step(),
+                       ": it contains all steps of those present up to ", least, ", bound ",
+                       options_.rules.staleness));
+  }
+  // With staleness 0 a step has one version, so whoever takes up an earlier step goes back.
+  const bool goes_back =
+      options_.rules.mode == PsMode::kBounded && options_.rules.staleness == 0 && !answer;
+  if (goes_back) return;
+  told_[header.shard()].push_back({static_cast<int32_t>(server_process), header.epoch(), worker,
+                                   answer ? header.step() : 0, header.version(), least,
+                                   header.rejected()});
+}
+
+void SimAudit::OnFinished(int32_t worker, int64_t step, std::span<const float> parameters) {
+  if (step == options_.steps) finals_[worker] = {parameters.begin(), parameters.end()};
+}
+
+void SimAudit::OnEnd(const std::map<int32_t, int64_t>& process_of_shard) {
+  for (const auto& [shard, process] : process_of_shard) {
+    const Version* const version = seen_[{process, shard}].version;
+    if (version == nullptr) {
+      Break(absl::StrCat("shard ", shard, " ends without a version"));
+    } else {
+      ledger_.Final(shard, version->number, version->content);
+    }
+  }
+  for (const auto& [shard, told] : told_) {
+    for (const Telling& each : told) {
+      ledger_.Told(each.server, each.epoch, shard, each.worker, each.step, each.version,
+                   each.least_step, each.rejected);
+    }
+  }
+  for (const auto& [shard, drops] : drops_) {
+    for (const Drop& drop : drops) ledger_.Dropped(drop.epoch, shard, drop.version, drop.push);
+  }
+  // Who is left out, or not replaced before the others were through, does not make all steps.
+  const std::vector<bool>& present = present_.rbegin()->second;
+  const bool all = std::find(present.begin(), present.end(), false) == present.end();
+  const int64_t steps = options_.undisturbed && all ? options_.steps : 0;
+  for (const std::string& what : ledger_.Check(steps)) Break(what);
+  if (!options_.undisturbed || options_.rules.mode != PsMode::kSync) return;
+  const std::vector<float> undisturbed = Undisturbed();
+  for (const auto& [worker, parameters] : finals_) {
+    if (parameters == undisturbed) continue;
+    Break(absl::StrCat("worker ", worker, " ends with other bits than the undisturbed run's"));
+  }
+}
+
+std::vector<float> SimAudit::Undisturbed() const {
+  std::vector<float> parameters = model_.StartValues();
+  const auto count = static_cast<int64_t>(parameters.size());
+  std::vector<float> state(static_cast<size_t>(count * StateSlots(options_.rules.optimizer.kind)),
+                           0.0F);
+  for (int64_t step = 1; step <= options_.steps; ++step) {
+    std::vector<float> sum = model_.Gradient(0, step, parameters);
+    for (int32_t worker = 1; worker < options_.workers; ++worker) {
+      const std::vector<float> gradient = model_.Gradient(worker, step, parameters);
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += gradient[i];
+    }
+    OptimizerStep(options_.rules.optimizer, step, sum.data(), state.data(), count,
+                  parameters.data(), parameters.data(), count);
+  }
+  return parameters;
+}
+
+double SimAudit::Loss() const {
+  double loss = 0;
+  for (const auto& [worker, parameters] : finals_) loss += model_.Loss(parameters);
+  return finals_.empty() ? 0 : loss / static_cast<double>(finals_.size());
+}
+
+}  // namespace lockstep

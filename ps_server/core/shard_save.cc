@@ -1,0 +1,98 @@
+// The part of Shard that becomes a ShardState, and comes from one.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "ps_server/core/shard.h"
+
+namespace lockstep {
+namespace {
+
+absl::Status CheckBelongs(const ShardOptions& options, const ShardState& state) {
+  if (state.shard == options.shard && state.offset == options.range.offset &&
+      state.layout == options.layout &&
+      static_cast<int64_t>(state.workers.size()) == options.world_size) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "shard ", options.shard, " at element ", options.range.offset, " of ", options.world_size,
+      " workers, layout ", options.layout, ": the state is of shard ", state.shard, " at element ",
+      state.offset, " of ", state.workers.size(), " workers, layout ", state.layout));
+}
+
+absl::Status CheckParts(const ShardOptions& options, const ShardState& state) {
+  const auto count = static_cast<size_t>(options.range.count);
+  const auto slots = static_cast<size_t>(SlotsOf(options.rules));
+  const size_t marks = AppliesAlone(options.rules.mode) ? state.workers.size() : 0;
+  const size_t parameters = state.parameters == nullptr ? 0 : state.parameters->size();
+  const size_t previous = state.previous == nullptr ? count : state.previous->size();
+  if (parameters == count && previous == count && state.optimizer_state.size() == slots * count &&
+      state.staleness.size() == marks && state.version >= 0) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(absl::StrCat(
+      "shard ", options.shard, " of ", count, " elements, ", slots,
+      " optimizer values each: the state of version ", state.version, " has ", parameters,
+      " parameters, ", previous, " previous ones, ", state.optimizer_state.size(),
+      " optimizer values and ", state.staleness.size(), " staleness marks, expected ", marks));
+}
+
+}  // namespace
+
+ShardState Shard::Save() const {
+  CHECK(initialized()) << "shard " << options_.shard << " has nothing to save";
+  ShardState state = {.shard = options_.shard,
+                      .offset = options_.range.offset,
+                      .layout = options_.layout,
+                      .version = version_,
+                      .parameters = parameters_,
+                      .previous = kept_.parameters,
+                      .optimizer_state = optimizer_state_,
+                      .workers = {},
+                      .staleness = policy_->Save()};
+  for (const ShardWorker& worker : workers_) {
+    state.workers.push_back({.incarnation = worker.incarnation,
+                             .last_step = worker.last_step,
+                             .dropped = worker.dropped,
+                             .rejected = worker.rejected});
+  }
+  return state;
+}
+
+absl::StatusOr<Shard> Shard::Restore(const ShardOptions& options, const ShardState& state) {
+  ASSIGN_OR_RETURN(Shard shard, Create(options));
+  RETURN_IF_ERROR(CheckBelongs(options, state));
+  RETURN_IF_ERROR(CheckParts(options, state));
+  shard.version_ = state.version;
+  shard.parameters_ = std::make_shared<std::vector<float>>(*state.parameters);
+  shard.optimizer_state_ = state.optimizer_state;
+  for (size_t r = 0; r < state.workers.size(); ++r) {
+    const WorkerMark& mark = state.workers[r];
+    ShardWorker& worker = shard.workers_[r];
+    worker.incarnation = mark.incarnation;
+    worker.last_step = mark.last_step;
+    worker.dropped = mark.dropped;
+    worker.rejected = mark.rejected;
+  }
+  shard.policy_->Restore(state.staleness);
+  if (state.previous != nullptr) shard.RestoreKept(*state.previous);
+  return shard;
+}
+
+// What a state holds as `previous` follows from its mode (KeepsThisVersion).
+void Shard::RestoreKept(const std::vector<float>& parameters) {
+  kept_.parameters = std::make_shared<std::vector<float>>(parameters);
+  if (!policy_->OneVersionPerStep()) return;  // the start values
+  const auto newest = std::max_element(
+      workers_.begin(), workers_.end(),
+      [](const ShardWorker& a, const ShardWorker& b) { return a.last_step < b.last_step; });
+  kept_.step = newest->last_step - 1;
+  // Each update since then is of whoever is one step further; SYNC has made one.
+  const auto further = std::count_if(
+      workers_.begin(), workers_.end(),
+      [&newest](const ShardWorker& worker) { return worker.last_step == newest->last_step; });
+  kept_.version = options_.rules.mode == PsMode::kSync ? version_ - 1 : version_ - further;
+}
+
+}  // namespace lockstep

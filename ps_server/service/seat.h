@@ -1,0 +1,35 @@
+// seat.h: what a server knows of one shard that it has a place for, beside the copy itself: how far
+// each worker's push has come, what was sent already, which cuts were taken. Plain data.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "ps_server/core/replication.h"
+#include "ps_server/service/payload.h"
+
+namespace lockstep {
+
+struct Seat {
+  // Of one worker's newest push.
+  struct Progress {
+    int64_t step = 0;
+    int64_t staged_bytes = 0;  // not applied
+  };
+
+  int32_t shard = 0;
+  ChainPlace place;
+  bool joined = false;            // the successor that joins has caught up
+  std::optional<ShardCopy> copy;  // once the layout is known
+  WireVersions wire{Dtype::kF32};
+  std::vector<Progress> workers;     // [index]
+  int64_t bytes = 0;                 // of one push, as it travels
+  std::optional<int64_t> cut;        // step of the newest one
+  int64_t state_bytes = 0;           // sent to the successor in this epoch
+  int64_t confirmed = 0;             // of the copy, when last looked at
+  int64_t unconfirmed_since_ns = 0;  // 0: every copy has what this one has
+  int64_t acknowledged = 0;          // newest version whose reply was handed to the transport
+};
+
+}  // namespace lockstep

@@ -1,0 +1,29 @@
+#include "ps_server/service/server_faults.h"
+
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+std::string_view NameOf(CrashPoint point) {
+  for (const CrashPointName& known : kCrashPoints) {
+    if (known.point == point) return known.name;
+  }
+  return "";
+}
+
+}  // namespace
+
+void ServerFaults::Plan(std::unique_ptr<FaultPlan> plan) {
+  MutexLock lock(&mu_);
+  plan_ = std::move(plan);
+}
+
+void ServerFaults::At(CrashPoint point, int64_t step) {
+  MutexLock lock(&mu_);
+  if (plan_ == nullptr || plan_->empty()) return;
+  for (const PlannedFault& fault : plan_->DueAt(NameOf(point), step)) plan_->Inject(fault, step);
+  for (const PlannedFault& fault : plan_->Due(step, StrikesProcess)) plan_->Inject(fault, step);
+}
+
+}  // namespace lockstep

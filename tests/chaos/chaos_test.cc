@@ -1,0 +1,73 @@
+// Whole clusters under random plans: every promise is kept, and the same seed is the same run.
+#include "experiments/simulate/chaos.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "experiments/cli/chaos.h"
+#include "tests/chaos/tier.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kSeeds = kFullTier ? 1'000 : 50;
+
+std::string Told(const ChaosReport& report) {
+  return absl::StrJoin(report.failures, "\n", [](std::string* out, const ChaosFailure& each) {
+    absl::StrAppend(out, "seed ", each.seed, ": ", each.what, "\n", ToString(each.shrunk), "\n",
+                    absl::StrJoin(each.broken, "\n"));
+  });
+}
+
+TEST(ChaosTest, EveryPromiseIsKept) {
+  const ChaosReport report = RunChaos({}, 1, kSeeds, 3, nullptr);
+  EXPECT_THAT(report.failures, testing::IsEmpty()) << Told(report);
+  EXPECT_EQ(report.runs, kSeeds);
+  // Not because nothing happened, or because runs end before they could fail.
+  EXPECT_GE(report.completed * 10, report.runs * 8);
+  EXPECT_GE(report.epochs * 2, report.runs * 3);
+}
+
+TEST(ChaosTest, ASeedIsOneRun) {
+  for (const uint64_t seed : {3U, 11U, 19U}) {
+    const ChaosCase drawn = DrawCase({}, seed);
+    const ClusterResult a = RunCluster(drawn.cluster, drawn.plan);
+    const ClusterResult b = RunCluster(drawn.cluster, drawn.plan);
+    EXPECT_EQ(a.events, b.events) << seed;
+    EXPECT_EQ(a.sent_bytes, b.sent_bytes) << seed;
+    EXPECT_EQ(a.loss, b.loss) << seed;
+    EXPECT_EQ(a.lines, b.lines) << seed;
+  }
+}
+
+TEST(ChaosTest, WithoutAPolicyALossEndsTheRunAndSaysSo) {
+  const ChaosReport report = RunChaos({.policy = Ps::NONE}, 1, 20, 3, nullptr);
+  EXPECT_THAT(report.failures, testing::IsEmpty()) << Told(report);
+  EXPECT_LT(report.completed, report.runs);
+}
+
+TEST(ChaosCommandTest, JsonHasWhatTheTextHas) {
+  const auto answer =
+      RunChaosCommand({.seeds = 3, .mode = "sync", .policy = "chain", .json = true}, nullptr);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_THAT(answer->text, testing::HasSubstr("\"schema\": \"lockstep.chaos/1\", \"runs\": 3"));
+}
+
+TEST(ChaosCommandTest, AReplayShowsItsPlan) {
+  const auto answer = RunChaosCommand({.seed = 4}, nullptr);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_THAT(answer->text, testing::StartsWith("seed 4: "));
+  EXPECT_THAT(answer->text, testing::HasSubstr("virtual time"));
+}
+
+TEST(ChaosCommandTest, UnknownWordsAreRefused) {
+  EXPECT_THAT(RunChaosCommand({.mode = "synch"}, nullptr).status().ToString(),
+              testing::HasSubstr("expected sync, async, bounded or k_of_n"));
+  EXPECT_THAT(RunChaosCommand({.policy = "copy"}, nullptr).status().ToString(),
+              testing::HasSubstr("expected none, snapshot or chain"));
+}
+
+}  // namespace
+}  // namespace lockstep
