@@ -104,11 +104,14 @@ double AppliedUpdates(const std::vector<const RunRecord*>& runs, double expected
     // After a failover a shard's updates stand in the records of two servers, and what the lost one
     // had told nobody is made again by the other. One server makes each once.
     std::map<int32_t, std::map<std::pair<int32_t, int64_t>, int>> made;  // shard, (worker, step)
+    std::map<int32_t, double> newest;                                    // version of each shard
     for (int32_t shard = 0; shard < run->config.servers(); ++shard) made[shard];
     for (const MemberRecord& server : run->servers) {
       std::map<int32_t, std::map<std::pair<int32_t, int64_t>, int>> here;
       for (const Applied& applied : server.applied) {
         ++here[applied.shard()][{applied.worker(), applied.step()}];
+        double& version = newest[applied.shard()];
+        version = std::max(version, static_cast<double>(applied.version()));
       }
       for (const auto& [shard, updates] : here) {
         for (const auto& [update, times] : updates) {
@@ -117,7 +120,11 @@ double AppliedUpdates(const std::vector<const RunRecord*>& runs, double expected
       }
     }
     for (const auto& [shard, updates] : made) {
-      for (const auto& [update, times] : updates) of_shard[shard] += times;
+      double& all = of_shard[shard];
+      double counted = 0;
+      for (const auto& [update, times] : updates) counted += times;
+      // What a killed server had no time to write is in the versions of those that went on.
+      all += std::max(counted, newest[shard]);
     }
   }
   double furthest = of_shard.empty() ? 0 : of_shard.begin()->second;

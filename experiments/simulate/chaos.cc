@@ -49,7 +49,7 @@ class CaseDrawer {
     sgd->set_learning_rate(0.1);
     sgd->set_momentum(Between(0, 1) == 0 ? 0 : 0.5);
     DrawPs(&run);
-    cluster.tensor_counts.assign(static_cast<size_t>(2 * run.servers()), kTensorElements);
+    cluster.tensor_counts.assign(2 * static_cast<size_t>(run.servers()), kTensorElements);
     cluster.colocated = Between(0, 4) == 0;
     cluster.step_times = {.mean_ns = kStepMs * 1e6, .exponential = Between(0, 1) == 0};
     cluster.network = {.cost = {.latency_ns = 50e3, .overhead_ns = 2e3, .beta_ns_per_byte = 8},

@@ -88,16 +88,20 @@ bool SimWorld::frozen(int64_t process) const {
   return processes_.at(process).frozen_until_ns > now_ns();
 }
 
+// What reaches a frozen process waits for it.
+bool SimWorld::Park(int64_t process, const Event& event) {
+  Process& state = processes_.at(process);
+  if (state.frozen_until_ns <= now_ns() && state.backlog.empty()) return false;
+  state.backlog.push_back(event);
+  if (!std::exchange(state.wakes, true)) {
+    At(std::max(state.frozen_until_ns, now_ns()), [this, process] { Wake(process); });
+  }
+  return true;
+}
+
 void SimWorld::Deliver(int64_t process, Event event) {
   Process& state = processes_.at(process);
-  if (!state.alive) return;
-  if (state.frozen_until_ns > now_ns() || !state.backlog.empty()) {
-    state.backlog.push_back(std::move(event));
-    if (!std::exchange(state.wakes, true)) {
-      At(std::max(state.frozen_until_ns, now_ns()), [this, process] { Wake(process); });
-    }
-    return;
-  }
+  if (!state.alive || Park(process, event)) return;
   const bool slow = state.slow_until_ns > now_ns();
   if (!slow && state.cpu.free_at_ns() <= now_ns()) return Handle(process, event);
   const Port::Turn turn = state.cpu.Reserve(now_ns(), slow ? kSlowEventNs * state.slowness : 0);
@@ -120,8 +124,7 @@ void SimWorld::Wake(int64_t process) {
 
 void SimWorld::Handle(int64_t process, const Event& event) {
   Process& state = processes_.at(process);
-  if (!state.alive) return;
-  if (state.frozen_until_ns > now_ns()) return Deliver(process, event);
+  if (!state.alive || Park(process, event)) return;
   try {
     Dispatch(&state, event);
   } catch (const SimCrash&) {
@@ -129,7 +132,8 @@ void SimWorld::Handle(int64_t process, const Event& event) {
   }
   if (event.kind != Event::Kind::kMessage) return;
   const int64_t sender = network_.Took(event.id, process);
-  if (sender != 0) Deliver(sender, {Event::Kind::kRoom, event.id, {}});
+  if (sender == 0) return;
+  At(now_ns(), [this, sender, id = event.id] { Deliver(sender, {Event::Kind::kRoom, id, {}}); });
 }
 
 void SimWorld::Dispatch(Process* state, const Event& event) {

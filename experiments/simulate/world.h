@@ -117,6 +117,7 @@ class SimWorld {
   };
 
   SimClock& ClockOf(int32_t host);
+  bool Park(int64_t process, const Event& event);
   void Deliver(int64_t process, Event event);
   void Handle(int64_t process, const Event& event);
   void Dispatch(Process* state, const Event& event);

@@ -39,6 +39,11 @@ std::vector<Planted> Bugs() {
                         SimCoordinator::Events events) -> std::unique_ptr<SimCoordinator> {
     return std::make_unique<WallLeaseCoordinator>(self, config, std::move(events));
   };
+  SimMakers open = MakersWith<HasNoFence>();
+  open.worker = [](const SimContext& self, SimWorkerOptions options, const SimModel& model,
+                   SimWorkerEvents events) -> std::unique_ptr<SimWorker> {
+    return std::make_unique<WorkerWithoutFence>(self, std::move(options), model, std::move(events));
+  };
   return {{"CountsRequests", With(MakersWith<CountsRequests>(), Ps::ASYNC, Ps::CHAIN), 200},
           {"AcknowledgesBeforeReplication",
            With(MakersWith<AcknowledgesFirst>(), Ps::ASYNC, Ps::CHAIN), 2'000},

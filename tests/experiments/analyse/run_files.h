@@ -108,4 +108,20 @@ inline RunFile QuickstartFile() {
   return run;
 }
 
+// Worker 2 was lost at step 41, and worker 0 noticed.
+inline void Fail(RunFile* run) {
+  run->set_state("failed");
+  FailureInfo* noticed = run->add_failures();
+  noticed->set_member("worker 0");
+  noticed->set_step(42);
+  noticed->set_consequence(true);
+  FailureInfo* cause = run->add_failures();
+  cause->set_member("worker 2");
+  cause->set_step(41);
+  cause->set_lost(true);
+  cause->set_message("connection closed by SIGKILL");
+  cause->set_variant("ring");
+  cause->set_block(1);
+}
+
 }  // namespace lockstep::synthetic

@@ -176,10 +176,10 @@ TEST(TableTest, IntegersThatOverflowAreReported) {
   BenchFile file = SmallFile();
   for (BenchRow& row : *file.mutable_rows()) {
     row.set_dtype("u8");
-    row.set_ranks(16);
+    row.set_ranks(32);
   }
   EXPECT_THAT(StandingNotes(file),
-              testing::Contains(HasSubstr("With 16 ranks sum of u8 overflows, from element ")));
+              testing::Contains(HasSubstr("With 32 ranks sum of u8 overflows, from element ")));
   for (BenchRow& row : *file.mutable_rows()) row.set_dtype("i32");
   EXPECT_THAT(StandingNotes(file), Not(testing::Contains(HasSubstr("overflows"))));
 }

@@ -335,7 +335,8 @@ TEST(LoadSpecTest, FillsInEveryDefault) {
          network { time_base: AUTO }
          workers: 4
          variant { name: "none" none {} }
-         variant { name: "ps" ps { mode: SYNC servers: 2 policy: NONE optimizer_on: SERVER } }
+         variant { name: "ps" ps { mode: SYNC servers: 2 policy: NONE optimizer_on: SERVER
+                                      placement: SPLIT on_worker_loss: STOP } }
          variant {
            name: "ring"
            all_reduce { algorithm: RING engine: HOST link: TCP channels: 1 on_loss: STOP }
