@@ -57,6 +57,7 @@ std::vector<Loss> LossesOf(const RunRecord& run) {
   for (const MemberRecord& worker : run.workers) AddWorker(worker, &by_epoch);
   for (const MemberRecord& server : run.servers) AddServer(server, &by_epoch);
   std::vector<Loss> losses;
+  losses.reserve(by_epoch.size());
   for (auto& [epoch, loss] : by_epoch) losses.push_back(std::move(loss));
   return losses;
 }

@@ -132,10 +132,10 @@ class MemberMerger {
     last_step_ = rebuilt.step();
   }
 
-  // A snapshot takes back what came after it.
+  // A snapshot takes back what came after it, of this process and of the one that it replaces.
   void Recover(const Recovered& recovered) {
     member_.recoveries.push_back(recovered);
-    if (recovered.lost_versions() == 0) return;
+    if (config_.variant().ps().policy() != Ps::SNAPSHOT) return;
     std::vector<Applied>& applied = member_.applied;
     while (!applied.empty() && applied.back().version() > recovered.version()) applied.pop_back();
   }

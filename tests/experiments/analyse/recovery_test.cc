@@ -87,24 +87,25 @@ TEST(Recovery, CountsFromTheFirstThatNoticedToTheLastThatGoesOn) {
 }
 
 TEST(Recovery, WhatASnapshotTookBackIsLeftOutAndCounted) {
-  const RunRecord run = RunWith(kServers, [](Files* files) {
-    for (int index = 0; index < 2; ++index) {
-      std::vector<Record>& records = (*files)[{"server", index}];
-      Record undone;
-      undone.mutable_applied()->set_step(kRestart + 1);
-      undone.mutable_applied()->set_version(kRestart + 1);
-      InsertAfterRestart(RecoveredRecord(kRestart, 1), &records);
-      InsertAfterRestart(undone, &records);
-      std::iter_swap(std::find_if(records.begin(), records.end(),
-                                  [](const Record& one) { return one.has_recovered(); }),
-                     std::find_if(records.begin(), records.end(), [](const Record& one) {
-                       return one.has_applied() && one.applied().version() == kRestart + 1;
-                     }));
-    }
-    for (int rank = 0; rank < 4; ++rank) {
-      InsertAfterRestart(RebuiltAt(125, 200), &(*files)[{"worker", rank}]);
-    }
-  });
+  Files files = synthetic::FilesOf(kServers);
+  for (int index = 0; index < 2; ++index) {
+    std::vector<Record>& records = files[{"server", index}];
+    Record undone;
+    undone.mutable_applied()->set_step(kRestart + 1);
+    undone.mutable_applied()->set_version(kRestart + 1);
+    // The last is inserted first: the update, and then that it is taken back.
+    InsertAfterRestart(undone, &records);
+    const auto at = std::find_if(records.begin(), records.end(), [](const Record& one) {
+      return one.applied().version() == kRestart + 1;
+    });
+    records.insert(std::next(at), RecoveredRecord(kRestart, 1));
+  }
+  for (int rank = 0; rank < 4; ++rank) {
+    InsertAfterRestart(RebuiltAt(125, 200), &files[{"worker", rank}]);
+  }
+  RunConfig config = synthetic::Config(kServers);
+  config.mutable_variant()->mutable_ps()->set_policy(Ps::SNAPSHOT);
+  const RunRecord run = MergeRun(config, synthetic::ReaderOf(files));
   EXPECT_TRUE(run.complete) << testing::PrintToString(run.problems);
   EXPECT_EQ(run.servers[0].applied.size(), 20u);
   EXPECT_EQ(Result({run}).recovery().lost_versions(), 1);
