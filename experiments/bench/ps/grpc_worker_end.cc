@@ -41,9 +41,9 @@ class GrpcWorkerEnd final : public PsEnd {
       stream->offset = offset;
       stream->bytes = options_.BytesOf(k);
       offset += stream->bytes;
-      stream->stub = std::make_unique<Stub>(
-          grpc::CreateCustomChannel(addresses[static_cast<size_t>(options_.workers + k)],
-                                    grpc::InsecureChannelCredentials(), arguments));
+      stream->stub = std::make_unique<Stub>(grpc::CreateCustomChannel(
+          addresses[static_cast<size_t>(options_.workers) + static_cast<size_t>(k)],
+          grpc::InsecureChannelCredentials(), arguments));
       stream->io = stream->stub->PrepareCall(&stream->context, kExchangeMethod, &queue_);
       stream->io->StartCall(&stream->start);
       streams_.push_back(std::move(stream));

@@ -90,8 +90,9 @@ class OurWorker final : public PsEnd {
   absl::Status Connect(const std::vector<std::string>& addresses) override {
     PsClientOptions client;
     for (int k = 0; k < options_.servers; ++k) {
-      ASSIGN_OR_RETURN(const Endpoint endpoint,
-                       ParseEndpoint(addresses[static_cast<size_t>(options_.workers + k)]));
+      ASSIGN_OR_RETURN(
+          const Endpoint endpoint,
+          ParseEndpoint(addresses[static_cast<size_t>(options_.workers) + static_cast<size_t>(k)]));
       client.servers.push_back(endpoint);
     }
     client.rank = options_.rank;

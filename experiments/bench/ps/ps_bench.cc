@@ -147,6 +147,7 @@ class PsBench {
     std::array<Contestant, kEngines.size()> contestants;
     const absl::Status status = Play(place, &contestants);
     std::vector<std::unique_ptr<Job>> jobs;
+    jobs.reserve(contestants.size());
     for (Contestant& contestant : contestants) jobs.push_back(std::move(contestant.job));
     StopJobs(&jobs, &host_);
     RETURN_IF_ERROR(status);

@@ -40,7 +40,8 @@ class PsRank {
                                      address.empty() ? "-" : absl::BytesToHexString(address))));
     ASSIGN_OR_RETURN(const std::string line, channel_.Read(LineChannel::kNoDeadline));
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
-    const auto ranks = static_cast<size_t>(options_.workers + options_.servers);
+    const auto ranks =
+        static_cast<size_t>(options_.workers) + static_cast<size_t>(options_.servers);
     if (words[0] != "start" || words.size() != ranks + 1) {
       return absl::InvalidArgumentError(absl::StrCat("expected start, got '", line, "'"));
     }

@@ -110,8 +110,9 @@ class TcpWorker final : public PsEnd {
 
   absl::Status Connect(const std::vector<std::string>& addresses) override {
     for (int k = 0; k < options_.servers; ++k) {
-      ASSIGN_OR_RETURN(const Endpoint endpoint,
-                       ParseEndpoint(addresses[static_cast<size_t>(options_.workers + k)]));
+      ASSIGN_OR_RETURN(
+          const Endpoint endpoint,
+          ParseEndpoint(addresses[static_cast<size_t>(options_.workers) + static_cast<size_t>(k)]));
       ASSIGN_OR_RETURN(UniqueFd fd, StartConnect(endpoint));
       SendAtOnce(fd.get());
       flows_.all().push_back({.fd = std::move(fd), .bytes = options_.BytesOf(k)});
