@@ -47,10 +47,23 @@ int64_t ReplicationNet::InOrder(int64_t* last) {
   return *last - now_;
 }
 
+ReplicationNet::~ReplicationNet() {
+  for (const Server& process : all_) {
+    process->opening.reset();
+    process->down.reset();
+    process->up.reset();
+  }
+}
+
+ReplicationNet::Server ReplicationNet::MakeProcess(int32_t server) {
+  all_.push_back(std::make_shared<Process>());
+  all_.back()->server = server;
+  return all_.back();
+}
+
 void ReplicationNet::Run() {
   for (size_t s = 0; s < slots_.size(); ++s) {
-    slots_[s] = std::make_shared<Process>();
-    slots_[s]->server = static_cast<int32_t>(s);
+    slots_[s] = MakeProcess(static_cast<int32_t>(s));
   }
   chain_ = slots_;
   BeginEpoch();
@@ -181,9 +194,7 @@ void ReplicationNet::Lose(const Server& server) {
   }
   ScheduleEpoch();
   After(20 + Below(300), [this, index = server->server] {
-    auto replacement = std::make_shared<Process>();
-    replacement->server = index;
-    slots_[static_cast<size_t>(index)] = replacement;
+    slots_[static_cast<size_t>(index)] = MakeProcess(index);
     ScheduleEpoch();
   });
 }

@@ -49,6 +49,9 @@ struct NetOptions {
 class ReplicationNet {
  public:
   explicit ReplicationNet(const NetOptions& options);
+  ~ReplicationNet();  // processes and their streams hold each other
+  ReplicationNet(const ReplicationNet&) = delete;
+  ReplicationNet& operator=(const ReplicationNet&) = delete;
   void Run();
 
   // Everything that was not as promised; the ledger's findings are part of it.
@@ -151,6 +154,9 @@ class ReplicationNet {
   int64_t now_ = 0;
   int64_t events_ = 0;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
+  Server MakeProcess(int32_t server);
+
+  std::vector<Server> all_;    // that ever were
   std::vector<Server> slots_;  // [server]: its present process; null: none yet
   std::vector<Server> chain_;  // of this epoch, head first
   std::vector<Worker> workers_;
