@@ -171,7 +171,7 @@ void Membership::Regroup(int64_t now_ns, std::vector<Effect>* effects) {
 std::string Membership::Hopeless() const {
   if (!AllHaveLeft()) return "";
   if (shards_.has_value()) {
-    const std::string why = shards_->Hopeless(Present(SERVER), step());
+    std::string why = shards_->Hopeless(Present(SERVER), step());
     if (!why.empty()) return why;
   } else if (Source() == members_.end()) {
     return "no worker is left that holds the state";

@@ -27,6 +27,7 @@ std::string Listed(const std::vector<std::string>& words) {
 
 std::string Named(const std::string& noun, const std::set<int>& indices) {
   std::vector<std::string> words;
+  words.reserve(indices.size());
   for (const int index : indices) words.push_back(absl::StrCat(index));
   return absl::StrCat(noun, indices.size() == 1 ? " " : "s ", Listed(words));
 }

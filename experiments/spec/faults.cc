@@ -58,6 +58,7 @@ std::vector<int> ServerCounts(const Experiment& experiment) {
 
 std::string PointNames() {
   std::vector<std::string> names;
+  names.reserve(kCrashPoints.size());
   for (const CrashPointName& row : kCrashPoints) names.emplace_back(row.name);
   return absl::StrJoin(names, ", ");
 }

@@ -98,7 +98,7 @@ absl::Status StreamSet::Handle(const ServerStream::Tag& tag, bool ok) {
                                  [&](const Slot& s) { return s.stream.get() == tag.stream; });
   if (slot == slots_.end()) return absl::OkStatus();  // of a stream that was opened again since
   const auto index = static_cast<size_t>(slot - slots_.begin());
-  const absl::Status status =
+  absl::Status status =
       tag.stream->OnEvent(tag.op, ok, [&](const Frame& frame) { return on_frame_(index, frame); });
   if (tag.op != ServerStream::Op::kFinish) return status;
   if (MayReopen(status, &*slot)) return absl::OkStatus();
