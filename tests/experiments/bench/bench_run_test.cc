@@ -183,9 +183,9 @@ std::set<int> CoresOf(pid_t process) {
 TEST(BenchRunTest, RanksHaveACoreEachWhereThereAreEnough) {
   if (AllowedCores() < 2) GTEST_SKIP() << "one core";
   const bool mpi = Here(Engine::kMpi);
-  Subprocess bench(BenchCommand({"--sizes", "4", "--ranks", "2", "--rounds", "100000", "--seconds",
-                                 "100", "--links", "tcp", "--algorithms", "ring", "--peers",
-                                 mpi ? "mpi" : "none"}));
+  Subprocess bench(
+      BenchCommand({"--sizes", "4", "--ranks", "2", "--rounds", "100000", "--seconds", "100",
+                    "--links", "tcp", "--algorithms", "ring", "--peers", mpi ? "mpi" : "none"}));
   for (const char* const engine : {"host", "mpi"}) {
     if (engine == std::string("mpi") && !mpi) continue;
     EXPECT_TRUE(Eventually(
