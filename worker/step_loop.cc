@@ -238,7 +238,7 @@ absl::Status StepLoop::OneStep(int64_t step) {
                    source_->Compute(step, [&](int tensor) -> absl::Status {
                      return OnTensor(step, tensor, &timing);
                    }));
-  const int64_t computed_ns = clock_.NowNs();
+  const int64_t computed_ns = buckets_.empty() ? clock_.NowNs() : timing.ready_ns;
   RETURN_IF_ERROR(exchange_->Finish(step, model.gradients(), model.parameters()));
   const int64_t end_ns = clock_.NowNs();
   timing.sync_ns += end_ns - computed_ns;
@@ -267,7 +267,8 @@ absl::Status StepLoop::OnTensor(int64_t step, int tensor, Timing* timing) {
   if (context_.trains) RETURN_IF_ERROR(CheckBucket(step, bucket));
   timing->backward_end_ns = clock_.NowNs();
   absl::Status status = exchange_->Ready(step, bucket, source_->model().gradients());
-  timing->sync_ns += clock_.NowNs() - timing->backward_end_ns;
+  timing->ready_ns = clock_.NowNs();
+  timing->sync_ns += timing->ready_ns - timing->backward_end_ns;
   return status;
 }
 

@@ -86,6 +86,7 @@ class StepLoop {
   struct Timing {
     int64_t sync_ns = 0;
     int64_t backward_end_ns = 0;
+    int64_t ready_ns = 0;  // when the last bucket was handed over: nothing is computed after it
     size_t next_bucket = 0;
   };
 

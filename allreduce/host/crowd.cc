@@ -12,24 +12,8 @@
 namespace lockstep {
 namespace {
 
-constexpr int kWarmUps = 3;
-constexpr int kSamples = 9;
+constexpr Repeats kRepeats = {.warm_ups = 3, .samples = 9};
 constexpr int64_t kLargeBytes = int64_t{64} << 10;  // its bytes take longer than its messages
-
-// Calls follow each other, so every rank is in them from the start.
-absl::StatusOr<double> MedianNs(const Measurement& measurement, const RankPart& part,
-                                const ExecuteCall& call) {
-  HostSession& session = *measurement.session;
-  std::vector<int64_t> times_ns;
-  for (int i = 0; i < kWarmUps + kSamples; ++i) {
-    const int64_t start_ns = session.clock().NowNs();
-    RETURN_IF_ERROR(session.executor().Run(part, call));
-    if (i >= kWarmUps) times_ns.push_back(session.clock().NowNs() - start_ns);
-  }
-  const auto middle = times_ns.begin() + kSamples / 2;
-  std::nth_element(times_ns.begin(), middle, times_ns.end());
-  return static_cast<double>(*middle);
-}
 
 }  // namespace
 
@@ -42,12 +26,12 @@ absl::StatusOr<CostModel> MeasureCrowd(const Measurement& measurement, const Exe
   part = Renamed(std::move(part), measurement.members);
   ExecuteCall empty = call;
   empty.count = 0;
-  ASSIGN_OR_RETURN(const double empty_ns, MedianNs(measurement, part, empty));
+  ASSIGN_OR_RETURN(const double empty_ns, MedianRunNs(measurement.session, part, empty, kRepeats));
   ExecuteCall large = call;
   large.count = std::min(kLargeBytes, call.tile_bytes);
   std::vector<std::byte> data(static_cast<size_t>(large.count));
   large.data = data.data();
-  ASSIGN_OR_RETURN(const double large_ns, MedianNs(measurement, part, large));
+  ASSIGN_OR_RETURN(const double large_ns, MedianRunNs(measurement.session, part, large, kRepeats));
   return WithCrowd(cost, spec, {empty_ns, large_ns, large.count, call.tile_bytes});
 }
 

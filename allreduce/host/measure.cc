@@ -5,6 +5,7 @@
 
 #include "allreduce/host/plans.h"
 #include "allreduce/schedule/ping_pong.h"
+#include "base/median.h"
 #include "base/numeric/fold.h"
 #include "base/status.h"
 
@@ -16,12 +17,6 @@ constexpr int kSamples = 20;
 constexpr int32_t kBurstMessages = 32;  // so that the burst's own round trip counts little
 constexpr int64_t kFoldedElements = int64_t{16} * 1024;  // in a cache, as a tile in a collective
 
-double Median(std::vector<int64_t> times_ns) {
-  const auto middle = times_ns.begin() + static_cast<std::ptrdiff_t>(times_ns.size() / 2);
-  std::nth_element(times_ns.begin(), middle, times_ns.end());
-  return static_cast<double>(*middle);
-}
-
 // Of `messages` messages there and one back.
 absl::StatusOr<double> MedianRoundTripNs(const Measurement& measurement, int32_t messages,
                                          const ExecuteCall& call) {
@@ -29,14 +24,7 @@ absl::StatusOr<double> MedianRoundTripNs(const Measurement& measurement, int32_t
   ASSIGN_OR_RETURN(const Shape shape, PingPongShape(spec));
   const RankPart part =
       Renamed({shape, PingPongLanes(spec, measurement.rank)}, measurement.members);
-  HostSession& session = *measurement.session;
-  std::vector<int64_t> times_ns;
-  for (int i = 0; i < kWarmUps + kSamples; ++i) {
-    const int64_t start_ns = session.clock().NowNs();
-    RETURN_IF_ERROR(session.executor().Run(part, call));
-    if (i >= kWarmUps) times_ns.push_back(session.clock().NowNs() - start_ns);
-  }
-  return Median(times_ns);
+  return MedianRunNs(measurement.session, part, call, {kWarmUps, kSamples});
 }
 
 double FoldNsPerByte(const Clock& clock) {
@@ -48,10 +36,21 @@ double FoldNsPerByte(const Clock& clock) {
     Fold(Dtype::kF32, ReduceOp::kSum, source.data(), target.data(), kFoldedElements);
     if (i >= kWarmUps) times_ns.push_back(clock.NowNs() - start_ns);
   }
-  return Median(times_ns) / static_cast<double>(kFoldedElements * SizeOf(Dtype::kF32));
+  return MedianOf(times_ns) / static_cast<double>(kFoldedElements * SizeOf(Dtype::kF32));
 }
 
 }  // namespace
+
+absl::StatusOr<double> MedianRunNs(HostSession* session, const RankPart& part,
+                                   const ExecuteCall& call, const Repeats& repeats) {
+  std::vector<int64_t> times_ns;
+  for (int i = 0; i < repeats.warm_ups + repeats.samples; ++i) {
+    const int64_t start_ns = session->clock().NowNs();
+    RETURN_IF_ERROR(session->executor().Run(part, call));
+    if (i >= repeats.warm_ups) times_ns.push_back(session->clock().NowNs() - start_ns);
+  }
+  return MedianOf(times_ns);
+}
 
 absl::StatusOr<LinkCost> MeasureLinkCost(const Measurement& measurement, const ExecuteCall& call) {
   LinkCost cost;

@@ -26,6 +26,15 @@ struct Measurement {
   int rank = 0;
 };
 
+struct Repeats {
+  int warm_ups = 0;
+  int samples = 1;
+};
+// Of this rank's part of a collective, run that often. Runs follow each other, so that every rank
+// is in them from the start.
+absl::StatusOr<double> MedianRunNs(HostSession* session, const RankPart& part,
+                                   const ExecuteCall& call, const Repeats& repeats);
+
 // REQUIRES: `call` without data, its `count` u8 are the large message and fit into one tile.
 absl::StatusOr<LinkCost> MeasureLinkCost(const Measurement& measurement, const ExecuteCall& call);
 absl::StatusOr<CostModel> MeasureCostModel(const Measurement& measurement, const ExecuteCall& call);

@@ -44,9 +44,10 @@ OptimizerOptions RuleOf(const Optimizer& optimizer) {
 
 }  // namespace
 
+bool AppliesAlone(const Ps& ps) { return ps.mode() == Ps::ASYNC || ps.mode() == Ps::BOUNDED; }
+
 OptimizerOptions OptimizerFrom(const Experiment& experiment, const Variant& variant, int workers) {
-  const bool alone =
-      variant.has_ps() && (variant.ps().mode() == Ps::ASYNC || variant.ps().mode() == Ps::BOUNDED);
+  const bool alone = variant.has_ps() && AppliesAlone(variant.ps());
   const bool one_by_one = alone || variant.has_none();
   OptimizerOptions options = RuleOf(experiment.train().optimizer());
   if (alone && variant.ps().rate() == Ps::OVER_WORKERS) {

@@ -19,6 +19,9 @@ namespace lockstep {
 
 TrafficCount CountOf(const Traffic& traffic);
 
+// Each update is one worker's push alone: ASYNC and BOUNDED.
+bool AppliesAlone(const Ps& ps);
+
 // SGD as the experiment asks for it in a run of `variant` with `workers`. Its divisor is that of
 // the sum over all workers: their number for MEAN, 1 for SUM. With EXACT order it belongs to the
 // exact sum's restoring division, and the update is then made with divisor 1. Where each gradient

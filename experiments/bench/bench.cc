@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "allreduce/engine.h"
+#include "base/median.h"
 #include "base/status.h"
 #include "experiments/analyse/statistics.h"
 #include "experiments/bench/cell.h"
@@ -205,9 +206,8 @@ class AllReduceBench {
     ASSIGN_OR_RETURN(const std::vector<TurnReport> reports,
                      contestant->job->Run(turn, contestant->expected_ns));
     AddCheck(reports, &contestant->cell);
-    std::vector<int64_t> times = reports[0].times_ns;
-    std::nth_element(times.begin(), times.begin() + kTryOperations / 2, times.end());
-    const int64_t one_ns = std::max<int64_t>(1, times[kTryOperations / 2]);
+    const int64_t one_ns =
+        std::max<int64_t>(1, static_cast<int64_t>(MedianOf(reports[0].times_ns)));
     contestant->operations = static_cast<int>(
         std::clamp<int64_t>(options_.turn_ms * kNsPerMs / one_ns, 1, kOperationsMax));
     contestant->expected_ns = one_ns * (contestant->operations + options_.warmup + 1);

@@ -14,6 +14,7 @@
 #include "allreduce/host/memory.h"
 #include "allreduce/transport/shm.h"
 #include "allreduce/transport/tcp.h"
+#include "base/median.h"
 #include "base/numeric/fold.h"
 #include "base/socket.h"
 #include "base/status.h"
@@ -126,8 +127,7 @@ class HostContestant final : public Contestant {
       RETURN_IF_ERROR(communicators_.begin()->second->AllGather(data.data(), bytes, Dtype::kU8));
       if (i >= kWarmUps) times_ns.push_back(clock_.NowNs() - start_ns);
     }
-    std::nth_element(times_ns.begin(), times_ns.begin() + kSamples / 2, times_ns.end());
-    return static_cast<double>(times_ns[kSamples / 2]);
+    return MedianOf(times_ns);
   }
 
   static absl::StatusOr<std::unique_ptr<Link>> ConnectShm(Listener listener, const TcpGroup& group,

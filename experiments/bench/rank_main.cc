@@ -1,82 +1,47 @@
 // rank_main.cc: the program allreduce_rank: one rank of one contestant of `lockstep bench`. It
 // sleeps until its turn, runs it and reports. It ends when its launcher does. Not for use by hand.
 #include <sched.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/cpu_time.h"
 #include "base/exit_code.h"
 #include "base/launcher.h"
 #include "base/member/program.h"
 #include "base/status.h"
 #include "experiments/bench/contestant.h"
-#include "experiments/bench/line_channel.h"
 #include "experiments/bench/protocol.h"
+#include "experiments/bench/rank_program.h"
 #include "experiments/bench/sockets.h"
 #include "experiments/bench/values.h"
 
 namespace lockstep {
 namespace {
 
-int64_t CpuNs() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return time.tv_sec * kNsPerSecond + time.tv_nsec;
-}
-
-class Rank {
+class AllReduceRank final : public TurnTaker {
  public:
-  Rank(const ContestantOptions& options, Contestant* contestant, LineChannel* channel,
-       const Clock& clock)
-      : options_(options), contestant_(*contestant), channel_(*channel), clock_(clock) {}
+  AllReduceRank(const ContestantOptions& options, std::unique_ptr<Contestant> contestant,
+                const Clock& clock)
+      : options_(options), contestant_(std::move(contestant)), clock_(clock) {}
 
-  absl::Status Start() {
-    ASSIGN_OR_RETURN(const std::string address, contestant_.Address());
-    RETURN_IF_ERROR(Say(absl::StrCat("hello ", options_.rank, " ",
-                                     address.empty() ? "-" : absl::BytesToHexString(address))));
-    ASSIGN_OR_RETURN(const std::string line, channel_.Read(LineChannel::kNoDeadline));
-    const std::vector<std::string> words = absl::StrSplit(line, ' ');
-    if (words[0] != "start" || words.size() != static_cast<size_t>(options_.world_size) + 1) {
-      return absl::InvalidArgumentError(absl::StrCat("expected start, got '", line, "'"));
-    }
-    std::vector<std::string> addresses;
-    for (size_t i = 1; i < words.size(); ++i) {
-      addresses.push_back(words[i] == "-" ? "" : absl::HexStringToBytes(words[i]));
-    }
-    ASSIGN_OR_RETURN(const std::string about, contestant_.Connect(addresses));
-    return Say(absl::StrCat("ready ", about));
+  absl::StatusOr<std::string> Address() override { return contestant_->Address(); }
+  absl::StatusOr<std::string> Connect(const std::vector<std::string>& addresses) override {
+    return contestant_->Connect(addresses);
   }
 
-  // Until the launcher closes the channel.
-  absl::Status Serve() {
-    while (true) {
-      absl::StatusOr<std::string> line = channel_.Read(LineChannel::kNoDeadline);
-      if (absl::IsUnavailable(line.status())) return absl::OkStatus();
-      RETURN_IF_ERROR(line.status());
-      ASSIGN_OR_RETURN(const Turn turn, ParseTurn(*line));
-      ASSIGN_OR_RETURN(const TurnReport report, Run(turn));
-      RETURN_IF_ERROR(Say(ToLine(report)));
-    }
-  }
-
-  absl::Status Say(const std::string& line) {
-    return channel_.Write(line, LineChannel::kNoDeadline);
-  }
-
- private:
-  absl::StatusOr<TurnReport> Run(const Turn& turn) {
-    ASSIGN_OR_RETURN(const std::span<std::byte> buffer, contestant_.Begin(turn));
+  absl::StatusOr<TurnReport> Run(const Turn& turn) override {
+    ASSIGN_OR_RETURN(const std::span<std::byte> buffer, contestant_->Begin(turn));
     if (turn.count * SizeOf(turn.dtype) > static_cast<int64_t>(buffer.size())) {
       return absl::InvalidArgumentError(
           absl::StrCat("turn of ", turn.count, " elements, buffer of ", buffer.size(), " bytes"));
@@ -84,39 +49,33 @@ class Rank {
     void* const data = buffer.data();
     TurnReport report;
     FillInput(options_.rank, turn.dtype, turn.op, data, turn.count);
-    for (int i = 0; i < turn.warmup; ++i) RETURN_IF_ERROR(contestant_.AllReduce(turn, data));
-    const Sent sent_before = contestant_.sent();
-    report.times_ns.reserve(static_cast<size_t>(turn.operations));
-    const int64_t cpu_start_ns = CpuNs();
-    int64_t last_ns = clock_.NowNs();
-    for (int i = 0; i < turn.operations; ++i) {
-      RETURN_IF_ERROR(contestant_.AllReduce(turn, data));
-      const int64_t now_ns = clock_.NowNs();
-      report.times_ns.push_back(now_ns - last_ns);
-      last_ns = now_ns;
-    }
-    report.cpu_ns = CpuNs() - cpu_start_ns;
-    const Sent sent = contestant_.sent();
+    for (int i = 0; i < turn.warmup; ++i) RETURN_IF_ERROR(contestant_->AllReduce(turn, data));
+    const Sent sent_before = contestant_->sent();
+    const int64_t cpu_start_ns = ProcessCpuNs();
+    ASSIGN_OR_RETURN(report.times_ns, TimeEach(clock_, turn.operations,
+                                               [&] { return contestant_->AllReduce(turn, data); }));
+    report.cpu_ns = ProcessCpuNs() - cpu_start_ns;
+    const Sent sent = contestant_->sent();
     if (sent.bytes >= 0) report.sent_bytes = (sent.bytes - sent_before.bytes) / turn.operations;
     if (sent.messages >= 0) {
       report.sent_messages = (sent.messages - sent_before.messages) / turn.operations;
     }
     if (turn.check) {
       FillInput(options_.rank, turn.dtype, turn.op, data, turn.count);
-      RETURN_IF_ERROR(contestant_.AllReduce(turn, data));
-      const int contributors = contestant_.contributors();
+      RETURN_IF_ERROR(contestant_->AllReduce(turn, data));
+      const int contributors = contestant_->contributors();
       report.correct = options_.rank >= contributors ||
                        FirstWrong(contributors, turn.dtype, turn.op, data, turn.count) < 0;
     }
-    RETURN_IF_ERROR(contestant_.End());
+    RETURN_IF_ERROR(contestant_->End());
     report.congestion = LookAtTcpSockets().congestion;
-    report.choice = contestant_.Choice(turn);
+    report.choice = contestant_->Choice(turn);
     return report;
   }
 
+ private:
   const ContestantOptions& options_;
-  Contestant& contestant_;
-  LineChannel& channel_;
+  const std::unique_ptr<Contestant> contestant_;
   const Clock& clock_;
 };
 
@@ -134,31 +93,6 @@ absl::Status BindToCoreOf(int rank) {
     return ErrnoStatus(errno, absl::StrCat("binding rank ", rank, " to core ", core));
   }
   return absl::FailedPreconditionError(absl::StrCat("no core for rank ", rank));
-}
-
-int RunRank(const ContestantOptions& options, const std::string& control, bool bind) {
-  const MonotonicClock clock;
-  const Abort abort;
-  absl::StatusOr<UniqueFd> fd = ConnectTo(control);
-  if (!fd.ok()) {
-    std::fprintf(stderr, "allreduce_rank: %s\n", fd.status().ToString().c_str());
-    return kExitInternal;
-  }
-  LineChannel channel(*std::move(fd), clock, abort);
-  const auto run = [&]() -> absl::Status {
-    if (bind) RETURN_IF_ERROR(BindToCoreOf(options.rank));
-    ASSIGN_OR_RETURN(const std::unique_ptr<Contestant> contestant,
-                     MakeContestant(options, clock, abort));
-    Rank rank(options, contestant.get(), &channel, clock);
-    RETURN_IF_ERROR(rank.Start());
-    return rank.Serve();
-  };
-  const absl::Status status = run();
-  if (status.ok()) return kExitOk;
-  std::fprintf(stderr, "allreduce_rank: rank %d: %s\n", options.rank, status.ToString().c_str());
-  // The launcher may be gone; the exit code tells it then.
-  channel.Write(ToLine(status), clock.NowNs() + kNsPerSecond).IgnoreError();
-  return ExitCodeFor(status);
 }
 
 // Of mpirun, which starts the MPI ranks. Those of a job around it, such as Slurm's, are not this
@@ -197,7 +131,15 @@ int Main(int argc, char** argv) {
     return ExitCodeFor(source.status());
   }
   options.rank = source->rank;
-  return RunRank(options, control, bind);
+  const RankPlace place = {"allreduce_rank", control, options.rank, options.world_size};
+  return RunRank(
+      place,
+      [&](const Clock& clock, const Abort& abort) -> absl::StatusOr<std::unique_ptr<TurnTaker>> {
+        if (bind) RETURN_IF_ERROR(BindToCoreOf(options.rank));
+        ASSIGN_OR_RETURN(std::unique_ptr<Contestant> contestant,
+                         MakeContestant(options, clock, abort));
+        return std::make_unique<AllReduceRank>(options, std::move(contestant), clock);
+      });
 }
 
 }  // namespace

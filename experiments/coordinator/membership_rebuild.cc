@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
+#include "base/member/process.h"
 #include "experiments/coordinator/membership.h"
 
 namespace lockstep {
@@ -33,8 +34,7 @@ bool Membership::IsVacant(const MemberId& id) const {
 bool Membership::IsNeeded(const MemberId& id) const {
   if (id.role == SERVER) return shards_.has_value() && shards_->MustRestore(Present(SERVER));
   if (rule_.worker != WorkerLoss::kReplace) return false;
-  const Ps::Mode mode = config_.run.variant().ps().mode();
-  const bool alone = shards_.has_value() && (mode == Ps::ASYNC || mode == Ps::BOUNDED);
+  const bool alone = shards_.has_value() && AppliesAlone(config_.run.variant().ps());
   return !alone || Present(WORKER).empty();
 }
 

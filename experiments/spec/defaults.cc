@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/member/process.h"
 #include "experiments/spec/place.h"
 #include "experiments/spec/rules.h"
 
@@ -39,8 +40,7 @@ void FillMessage(const std::string& pattern, Message* message) {
 
 // Settings of one mode beside another are refused: the written-out text must not have them.
 void KeepWhatItReads(Ps* ps) {
-  const bool alone = ps->mode() == Ps::ASYNC || ps->mode() == Ps::BOUNDED;
-  if (!alone) {
+  if (!AppliesAlone(*ps)) {
     ps->clear_rate();
     ps->clear_scale_by_staleness();
   }

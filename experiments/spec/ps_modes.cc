@@ -4,13 +4,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/member/process.h"
 #include "experiments/spec/checker.h"
 #include "experiments/spec/size.h"
 
 namespace lockstep {
 namespace {
-
-bool AppliesAlone(const Ps& ps) { return ps.mode() == Ps::ASYNC || ps.mode() == Ps::BOUNDED; }
 
 // A field that one setting alone reads.
 struct ReadBy {

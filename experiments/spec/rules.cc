@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/limits.h"
+#include "base/member/process.h"
 #include "experiments/spec/size.h"
 
 namespace lockstep {
@@ -135,9 +136,6 @@ constexpr FieldRule kFieldRules[] = {
     Range("trace.steps", {0, 1'000}, "steps that trace.json shows"),
 };
 
-bool IsAsync(const Variant& variant) {
-  return variant.ps().mode() == Ps::ASYNC || variant.ps().mode() == Ps::BOUNDED;
-}
 bool IsPsExchange(const Variant& variant) {
   return variant.all_reduce().algorithm() == AllReduceSync::PS_EXCHANGE;
 }
@@ -153,7 +151,7 @@ bool NothingSynchronises(const Experiment& experiment) {
 }
 bool NothingSums(const Experiment& experiment) {
   return None(experiment, [](const Variant& variant) {
-    return (variant.has_ps() && !IsAsync(variant)) || variant.has_all_reduce();
+    return (variant.has_ps() && !AppliesAlone(variant.ps())) || variant.has_all_reduce();
   });
 }
 bool ProbesOnlyTheLastStep(const Experiment& experiment) {

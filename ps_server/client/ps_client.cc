@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/median.h"
 #include "base/status.h"
 #include "ps_server/client/stream_set.h"
 
@@ -15,12 +16,6 @@ namespace {
 constexpr int kWarmUps = 5;
 constexpr int kRoundTrips = 20;
 constexpr int64_t kLargeBytes = int64_t{256} << 10;
-
-double MedianOf(std::vector<int64_t> values) {
-  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return static_cast<double>(*middle);
-}
 
 ClientCoreOptions CoreOptions(const PsClientOptions& options) {
   ClientCoreOptions core = {.rank = options.rank,

@@ -13,10 +13,6 @@ namespace {
 
 using Kind = Replicate::Kind;
 
-Replicate About(Kind kind, int64_t version, const UpdateId& id) {
-  return {.kind = kind, .version = version, .pushes = {id}};
-}
-
 absl::Status CheckPlace(const ChainPlace& place) {
   if (place.head != place.predecessor.has_value()) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -92,6 +92,10 @@ struct Replicate {
   int64_t base = 0;                   // kPush: version that its gradients were computed from
   std::shared_ptr<const std::vector<float>> payload = nullptr;
 };
+// One push's message without a payload; its sequence is given where it is sent.
+inline Replicate About(Replicate::Kind kind, int64_t version, const UpdateId& id) {
+  return {.kind = kind, .version = version, .pushes = {id}};
+}
 // Of Replicate without its payload, for PsFrame.replicated. Errors: DataLoss (not what
 // EncodeReplicate makes).
 std::string EncodeReplicate(const Replicate& message);

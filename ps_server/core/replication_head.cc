@@ -10,10 +10,6 @@ namespace {
 
 using Kind = Replicate::Kind;
 
-Replicate About(Kind kind, int64_t version, const UpdateId& id) {
-  return {.kind = kind, .version = version, .pushes = {id}};
-}
-
 }  // namespace
 
 absl::Status ShardCopy::On(const ShardEvent& event, int64_t now_ns, CopyOutput* output) {
@@ -49,11 +45,9 @@ void ShardCopy::BeforePush(const PushEvent& event) {
 void ShardCopy::AfterPush(const PushEvent& event) {
   Arrival& arrival = arrivals_[static_cast<size_t>(event.id.worker)];
   if (event.id.step != arrival.step) return;
-  int64_t bytes = 0;
-  for (const Bytes piece : event.chunk.pieces) bytes += static_cast<int64_t>(piece.size());
   const int64_t half = (options_.range.count + 1) / 2;
   const bool before = arrival.elements < half;
-  arrival.elements += bytes / SizeOf(options_.rules.wire_dtype);
+  arrival.elements += CountBytes(event.chunk.pieces) / SizeOf(options_.rules.wire_dtype);
   if (before && arrival.elements >= half) Crash(CrashPoint::kHalfReceived, event.id.step);
 }
 

@@ -19,12 +19,6 @@ UpdateId SenderOf(const PullEvent& event) { return event.id; }
 UpdateId SenderOf(const TickEvent& /*event*/) { return {}; }
 UpdateId SenderOf(const RegroupEvent& /*event*/) { return {}; }
 
-int64_t CountBytes(std::span<const Bytes> pieces) {
-  int64_t bytes = 0;
-  for (const Bytes piece : pieces) bytes += static_cast<int64_t>(piece.size());
-  return bytes;
-}
-
 absl::Status CheckOptions(const ShardOptions& options) {
   const std::string shard = absl::StrCat("shard ", options.shard);
   const int64_t count = options.range.count;

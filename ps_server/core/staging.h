@@ -18,6 +18,12 @@ namespace lockstep {
 
 using Bytes = std::span<const std::byte>;
 
+inline int64_t CountBytes(std::span<const Bytes> pieces) {
+  int64_t bytes = 0;
+  for (const Bytes piece : pieces) bytes += static_cast<int64_t>(piece.size());
+  return bytes;
+}
+
 class Staging {
  public:
   enum class Took { kNew, kDuplicate };

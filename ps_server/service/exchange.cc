@@ -9,12 +9,6 @@
 namespace lockstep {
 namespace {
 
-int64_t CountBytes(std::span<const Bytes> slices) {
-  int64_t bytes = 0;
-  for (const Bytes slice : slices) bytes += static_cast<int64_t>(slice.size());
-  return bytes;
-}
-
 PsFrame MakeRefused(const absl::Status& status) {
   PsFrame frame;
   frame.set_kind(REFUSED);

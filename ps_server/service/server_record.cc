@@ -2,22 +2,16 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "base/cpu_time.h"
 #include "base/member/group_state.h"
 #include "base/member/process.h"
 #include "base/status.h"
 
 namespace lockstep {
 namespace {
-
-int64_t ProcessCpuNs() {
-  timespec spent{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
-  return spent.tv_sec * kNsPerSecond + spent.tv_nsec;
-}
 
 PeerSpan SpanOf(const WorkerSpan& span) {
   PeerSpan peer;

@@ -177,9 +177,7 @@ TEST(OverlapTest, ChangesNoBit) {
   for (const VariantResult& variant : beside.run.runs()) {
     const VariantResult& other = VariantOf(after.run, variant.id());
     EXPECT_EQ(variant.final_hash(), other.final_hash()) << variant.id();
-    // A little, where the processor was taken away between two stamps.
-    const Anatomy& anatomy = other.anatomy_us();
-    EXPECT_LT(anatomy.hidden(), 0.05 * (anatomy.compute() + anatomy.sync())) << variant.id();
+    EXPECT_LT(other.anatomy_us().hidden(), 1) << variant.id() << ": not even a microsecond";
   }
 }
 

@@ -2,127 +2,58 @@
 // It sleeps until its turn, runs it and reports. It ends when its launcher does. Not for use by
 // hand.
 #include <CLI/CLI.hpp>
-#include <cstdio>
-#include <ctime>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "absl/strings/escaping.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "base/exit_code.h"
+#include "base/cpu_time.h"
 #include "base/heap.h"
 #include "base/member/program.h"
 #include "base/status.h"
-#include "experiments/bench/line_channel.h"
 #include "experiments/bench/protocol.h"
 #include "experiments/bench/ps/end.h"
+#include "experiments/bench/rank_program.h"
 #include "experiments/bench/sockets.h"
 
 namespace lockstep {
 namespace {
 
-int64_t CpuNs() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return time.tv_sec * kNsPerSecond + time.tv_nsec;
-}
-
-class PsRank {
+class PsRank final : public TurnTaker {
  public:
-  PsRank(const PsEndOptions& options, PsEnd* end, LineChannel* channel, const Clock& clock)
-      : options_(options), end_(*end), channel_(*channel), clock_(clock) {}
+  PsRank(const PsEndOptions& options, std::unique_ptr<PsEnd> end, const Clock& clock)
+      : options_(options), end_(std::move(end)), clock_(clock) {}
 
-  absl::Status Start() {
-    const std::string address = end_.Address();
-    RETURN_IF_ERROR(Say(absl::StrCat("hello ", options_.rank, " ",
-                                     address.empty() ? "-" : absl::BytesToHexString(address))));
-    ASSIGN_OR_RETURN(const std::string line, channel_.Read(LineChannel::kNoDeadline));
-    const std::vector<std::string> words = absl::StrSplit(line, ' ');
-    const auto ranks =
-        static_cast<size_t>(options_.workers) + static_cast<size_t>(options_.servers);
-    if (words[0] != "start" || words.size() != ranks + 1) {
-      return absl::InvalidArgumentError(absl::StrCat("expected start, got '", line, "'"));
-    }
-    std::vector<std::string> addresses;
-    for (size_t i = 1; i < words.size(); ++i) {
-      addresses.push_back(words[i] == "-" ? "" : absl::HexStringToBytes(words[i]));
-    }
-    RETURN_IF_ERROR(end_.Connect(addresses));
-    return Say("ready");
+  absl::StatusOr<std::string> Address() override { return end_->Address(); }
+  absl::StatusOr<std::string> Connect(const std::vector<std::string>& addresses) override {
+    RETURN_IF_ERROR(end_->Connect(addresses));
+    return options_.engine;
   }
 
-  // Until the launcher closes the channel.
-  absl::Status Serve() {
-    while (true) {
-      absl::StatusOr<std::string> line = channel_.Read(LineChannel::kNoDeadline);
-      if (absl::IsUnavailable(line.status())) return absl::OkStatus();
-      RETURN_IF_ERROR(line.status());
-      ASSIGN_OR_RETURN(const Turn turn, ParseTurn(*line));
-      ASSIGN_OR_RETURN(const TurnReport report, Run(turn));
-      RETURN_IF_ERROR(Say(ToLine(report)));
-    }
-  }
-
-  absl::Status Say(const std::string& line) {
-    return channel_.Write(line, LineChannel::kNoDeadline);
-  }
-
- private:
-  absl::StatusOr<TurnReport> Run(const Turn& turn) {
+  absl::StatusOr<TurnReport> Run(const Turn& turn) override {
     TurnReport report;
-    report.times_ns.assign(static_cast<size_t>(turn.operations), 0);
-    if (options_.serves()) {
-      RETURN_IF_ERROR(end_.Serve(turn.warmup));
-      const int64_t cpu_start_ns = CpuNs();
-      RETURN_IF_ERROR(end_.Serve(turn.operations));
-      report.cpu_ns = CpuNs() - cpu_start_ns;
-    } else {
-      for (int i = 0; i < turn.warmup; ++i) RETURN_IF_ERROR(end_.Step());
-      const int64_t cpu_start_ns = CpuNs();
-      int64_t last_ns = clock_.NowNs();
-      for (int64_t& time_ns : report.times_ns) {
-        RETURN_IF_ERROR(end_.Step());
-        const int64_t now_ns = clock_.NowNs();
-        time_ns = now_ns - last_ns;
-        last_ns = now_ns;
-      }
-      report.cpu_ns = CpuNs() - cpu_start_ns;
-      report.correct = !turn.check || end_.Correct();
-    }
+    RETURN_IF_ERROR(Work(turn.warmup).status());
+    const int64_t cpu_start_ns = ProcessCpuNs();
+    ASSIGN_OR_RETURN(report.times_ns, Work(turn.operations));
+    report.cpu_ns = ProcessCpuNs() - cpu_start_ns;
+    report.correct = !turn.check || end_->Correct();
     report.congestion = LookAtTcpSockets().congestion;
     return report;
   }
 
+ private:
+  // A server has no times of its own: zeros.
+  absl::StatusOr<std::vector<int64_t>> Work(int steps) {
+    if (!options_.serves()) return TimeEach(clock_, steps, [this] { return end_->Step(); });
+    RETURN_IF_ERROR(end_->Serve(steps));
+    return std::vector<int64_t>(static_cast<size_t>(steps), 0);
+  }
+
   const PsEndOptions& options_;
-  PsEnd& end_;
-  LineChannel& channel_;
+  const std::unique_ptr<PsEnd> end_;
   const Clock& clock_;
 };
-
-int RunRank(const PsEndOptions& options, const std::string& control) {
-  const MonotonicClock clock;
-  const Abort abort;
-  absl::StatusOr<UniqueFd> fd = ConnectTo(control);
-  if (!fd.ok()) {
-    std::fprintf(stderr, "ps_rank: %s\n", fd.status().ToString().c_str());
-    return kExitInternal;
-  }
-  LineChannel channel(*std::move(fd), clock, abort);
-  absl::StatusOr<std::unique_ptr<PsEnd>> end = MakePsEnd(options, clock, abort);
-  absl::Status status = end.status();
-  if (status.ok()) {
-    PsRank rank(options, end->get(), &channel, clock);
-    status = rank.Start();
-    if (status.ok()) status = rank.Serve();
-  }
-  if (status.ok()) return kExitOk;
-  std::fprintf(stderr, "ps_rank: rank %d: %s\n", options.rank, status.ToString().c_str());
-  // The launcher may be gone; the exit code tells it then.
-  channel.Write(ToLine(status), clock.NowNs() + kNsPerSecond).IgnoreError();
-  return ExitCodeFor(status);
-}
 
 int Main(int argc, char** argv) {
   KeepFreedMemory();
@@ -140,7 +71,13 @@ int Main(int argc, char** argv) {
   app.add_option("--timeout-ms", options.limits.sync_timeout_ms, "of one step");
   if (const std::optional<int> code = ParseFlags(&app, argc, argv)) return *code;
   options.workers = world_size - options.servers;
-  return RunRank(options, control);
+  const RankPlace place = {"ps_rank", control, options.rank, world_size};
+  return RunRank(
+      place,
+      [&](const Clock& clock, const Abort& abort) -> absl::StatusOr<std::unique_ptr<TurnTaker>> {
+        ASSIGN_OR_RETURN(std::unique_ptr<PsEnd> end, MakePsEnd(options, clock, abort));
+        return std::make_unique<PsRank>(options, std::move(end), clock);
+      });
 }
 
 }  // namespace
