@@ -37,13 +37,7 @@ PsServerEvents SimServer::ExchangeEvents() {
     Cut(step, std::move(state));
   };
   events.caught_up = [this](int64_t epoch, const CopyJoined& joined) {
-    MemberEvent event;
-    CaughtUp* caught_up = event.mutable_caught_up();
-    caught_up->set_epoch(epoch);
-    caught_up->set_shard(joined.shard);
-    caught_up->set_server(joined.server);
-    caught_up->set_bytes(joined.state_bytes);
-    Say(event);
+    Say(CaughtUpEvent(epoch, joined));
   };
   events.broken = [this](int64_t epoch, const absl::Status& cause) {
     if (epoch == group_.epoch()) broken_ = cause;  // the exchange is not to be called back

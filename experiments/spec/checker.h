@@ -21,6 +21,13 @@ struct Checker {
   void Error(const std::string& path, const std::string& message) const {
     errors->push_back({.place = places.Find(path), .message = absl::StrCat(path, ": ", message)});
   }
+  // The block at `path` lacks `field`; what of it could not be read is no second error.
+  void Missing(const std::string& path, const char* field, const std::string& example) const {
+    const std::string missing = JoinPath(path, field);
+    if (places.Unreadable(missing)) return;
+    errors->push_back({.place = places.Find(path),
+                       .message = absl::StrCat(missing, " is missing; add ", example)});
+  }
 };
 
 // The numbers of workers that are in range.

@@ -205,10 +205,7 @@ class FaultChecker {
   }
 
   void Missing(const char* name, const char* example) const {
-    const std::string field = JoinPath(path_, name);
-    if (check_.places.Unreadable(field)) return;
-    check_.errors->push_back({.place = check_.places.Find(path_),
-                              .message = absl::StrCat(field, " is missing; add ", example)});
+    check_.Missing(path_, name, example);
   }
   void Error(const char* name, const std::string& message) const {
     check_.Error(JoinPath(path_, name), message);

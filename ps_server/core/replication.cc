@@ -65,12 +65,11 @@ void ShardCopy::Enter(const ChainPlace& place) {
 
 uint64_t ShardCopy::marks() const {
   if (!shard_.initialized()) return 0;
-  const ShardState state = shard_.Save();
   std::vector<int64_t> marks;
-  for (const WorkerMark& mark : state.workers) {
+  for (const WorkerMark& mark : shard_.worker_marks()) {
     marks.insert(marks.end(), {mark.last_step, mark.dropped, mark.rejected ? 1 : 0});
   }
-  for (const StalenessMark& mark : state.staleness) {
+  for (const StalenessMark& mark : shard_.staleness_marks()) {
     marks.insert(marks.end(), {mark.applied, mark.others_at_read, mark.slowest_at_read});
   }
   return Fingerprint64(std::as_bytes(std::span(marks)));

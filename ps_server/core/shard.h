@@ -145,6 +145,9 @@ class Shard {
   absl::Status ApplyDrop(const UpdateId& push);
   // Shares the parameters, copies the rest. REQUIRES: initialized().
   ShardState Save() const;
+  // Of Save() what says who has pushed and read what: [worker].
+  std::vector<WorkerMark> worker_marks() const;
+  std::vector<StalenessMark> staleness_marks() const { return policy_->Save(); }
 
   int64_t version() const { return version_; }
   bool initialized() const { return parameters_ != nullptr; }

@@ -40,24 +40,29 @@ absl::Status CheckParts(const ShardOptions& options, const ShardState& state) {
 
 }  // namespace
 
+std::vector<WorkerMark> Shard::worker_marks() const {
+  std::vector<WorkerMark> marks;
+  marks.reserve(workers_.size());
+  for (const ShardWorker& worker : workers_) {
+    marks.push_back({.incarnation = worker.incarnation,
+                     .last_step = worker.last_step,
+                     .dropped = worker.dropped,
+                     .rejected = worker.rejected});
+  }
+  return marks;
+}
+
 ShardState Shard::Save() const {
   CHECK(initialized()) << "shard " << options_.shard << " has nothing to save";
-  ShardState state = {.shard = options_.shard,
-                      .offset = options_.range.offset,
-                      .layout = options_.layout,
-                      .version = version_,
-                      .parameters = parameters_,
-                      .previous = kept_.parameters,
-                      .optimizer_state = optimizer_state_,
-                      .workers = {},
-                      .staleness = policy_->Save()};
-  for (const ShardWorker& worker : workers_) {
-    state.workers.push_back({.incarnation = worker.incarnation,
-                             .last_step = worker.last_step,
-                             .dropped = worker.dropped,
-                             .rejected = worker.rejected});
-  }
-  return state;
+  return {.shard = options_.shard,
+          .offset = options_.range.offset,
+          .layout = options_.layout,
+          .version = version_,
+          .parameters = parameters_,
+          .previous = kept_.parameters,
+          .optimizer_state = optimizer_state_,
+          .workers = worker_marks(),
+          .staleness = staleness_marks()};
 }
 
 absl::StatusOr<Shard> Shard::Restore(const ShardOptions& options, const ShardState& state) {

@@ -91,13 +91,7 @@ PsServerEvents Server::Events() {
     storage_->Save(step, std::move(state));
   };
   events.caught_up = [this](int64_t epoch, const CopyJoined& joined) {
-    MemberEvent event;
-    CaughtUp* caught_up = event.mutable_caught_up();
-    caught_up->set_epoch(epoch);
-    caught_up->set_shard(joined.shard);
-    caught_up->set_server(joined.server);
-    caught_up->set_bytes(joined.state_bytes);
-    member_->Tell(event);
+    member_->Tell(CaughtUpEvent(epoch, joined));
   };
   events.recovered = [this](const ServerRecovery& recovery) { record_.Recover(recovery); };
   events.broken = [this](int64_t epoch, const absl::Status& cause) {

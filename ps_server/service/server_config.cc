@@ -73,6 +73,16 @@ absl::StatusOr<PsServerConfig> ServerConfigFrom(const Start& start, int index) {
   return config;
 }
 
+MemberEvent CaughtUpEvent(int64_t epoch, const CopyJoined& joined) {
+  MemberEvent event;
+  CaughtUp* caught_up = event.mutable_caught_up();
+  caught_up->set_epoch(epoch);
+  caught_up->set_shard(joined.shard);
+  caught_up->set_server(joined.server);
+  caught_up->set_bytes(joined.state_bytes);
+  return event;
+}
+
 std::vector<int32_t> RestoredShards(const Start& start, int index) {
   std::vector<int32_t> shards;
   for (const ShardChain& chain : start.chain()) {

@@ -12,5 +12,7 @@ namespace lockstep {
 absl::StatusOr<PsServerConfig> ServerConfigFrom(const Start& start, int index);
 // Shards that this server takes from the snapshot: those places that do not join.
 std::vector<int32_t> RestoredShards(const Start& start, int index);
+// For the coordinator: a server that joined a chain has caught up.
+MemberEvent CaughtUpEvent(int64_t epoch, const CopyJoined& joined);
 
 }  // namespace lockstep

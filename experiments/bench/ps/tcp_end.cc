@@ -167,15 +167,16 @@ class TcpServer final : public PsEnd {
   }
   absl::Status Step() override { return absl::InternalError("a server makes no steps"); }
   absl::Status Serve(int64_t steps) override {
-    int64_t left = steps * options_.workers;
-    const auto done = [&] {
-      return left == 0 && std::all_of(flows_.all().begin(), flows_.all().end(),
-                                      [](const Flow& flow) { return flow.to_send == 0; });
+    // A fast worker's next step may come in before a slow one's, and counts for the next call.
+    wanted_ += steps * options_.workers;
+    const auto done = [this] {
+      return served_ >= wanted_ && std::all_of(flows_.all().begin(), flows_.all().end(),
+                                               [](const Flow& flow) { return flow.to_send == 0; });
     };
-    return flows_.Move(done, [&](Flow* flow) {
+    return flows_.Move(done, [this](Flow* flow) {
       flow->to_send += flow->bytes;
       flow->to_receive = flow->bytes;
-      --left;
+      ++served_;
     });
   }
 
@@ -185,6 +186,8 @@ class TcpServer final : public PsEnd {
   const Clock& clock_;
   const Abort& abort_;
   Flows flows_;
+  int64_t served_ = 0;  // steps of all workers
+  int64_t wanted_ = 0;
 };
 
 }  // namespace
