@@ -115,7 +115,14 @@ class AllReduceBench {
   AllReduceBench(const BenchOptions& options, JobHost* host, const Progressing& progress)
       : options_(options), host_(*host), progress_(progress) {}
 
-  absl::StatusOr<BenchFile> Run() {
+  BenchResult Run() {
+    absl::Status status = RunAll();
+    Summarise();
+    return {std::move(file_), status.ok() ? left_out_ : std::move(status)};
+  }
+
+ private:
+  absl::Status RunAll() {
     progress_("roofs: memory and loopback TCP");
     ASSIGN_OR_RETURN(*file_.mutable_roofs(), MeasureRoofs());
     for (const int ranks : options_.ranks) {
@@ -124,11 +131,9 @@ class AllReduceBench {
       StopJobs(&jobs, &host_);
       RETURN_IF_ERROR(status);
     }
-    Summarise();
-    return std::move(file_);
+    return absl::OkStatus();
   }
 
- private:
   absl::Status RunRanks(int ranks, std::vector<std::unique_ptr<Job>>* jobs) {
     progress_(absl::StrCat(ranks, " ranks: starting"));
     for (const JobSpec& spec : JobsOf(options_, ranks)) {
@@ -145,14 +150,16 @@ class AllReduceBench {
   absl::Status RunSize(int64_t bytes, const std::vector<std::unique_ptr<Job>>& jobs) {
     std::vector<Contestant> contestants;
     for (const std::unique_ptr<Job>& job : jobs) {
-      if (job->spec().engine == kRoof && bytes < kFloorBytesMin) continue;
+      if (job->stopped() || (job->spec().engine == kRoof && bytes < kFloorBytesMin)) continue;
       for (const std::string& algorithm : job->spec().algorithms) {
         contestants.push_back(Enter(job.get(), algorithm, bytes));
       }
     }
     const std::string what = absl::StrCat(jobs[0]->spec().ranks, " ranks, ", BytesText(bytes));
     progress_(absl::StrCat(what, ": ", contestants.size(), " contestants"));
-    for (Contestant& contestant : contestants) RETURN_IF_ERROR(Try(&contestant));
+    for (Contestant& contestant : contestants) {
+      RETURN_IF_ERROR(Judge(contestant, Try(&contestant)));
+    }
     const int64_t end_ns =
         host_.clock->NowNs() +
         static_cast<int64_t>(options_.seconds * static_cast<double>(kNsPerSecond));
@@ -161,12 +168,30 @@ class AllReduceBench {
       std::vector<size_t> order(contestants.size());
       std::iota(order.begin(), order.end(), size_t{0});
       std::shuffle(order.begin(), order.end(), random_);
-      for (const size_t i : order) RETURN_IF_ERROR(Play(&contestants[i], /*last=*/false));
+      for (const size_t i : order) {
+        RETURN_IF_ERROR(Judge(contestants[i], Play(&contestants[i], /*last=*/false)));
+      }
     }
     for (Contestant& contestant : contestants) {
-      RETURN_IF_ERROR(Play(&contestant, /*last=*/true));
-      cells_.push_back(std::move(contestant.cell));
+      RETURN_IF_ERROR(Judge(contestant, Play(&contestant, /*last=*/true)));
     }
+    for (Contestant& contestant : contestants) {
+      if (!contestant.job->stopped()) cells_.push_back(std::move(contestant.cell));
+    }
+    return absl::OkStatus();
+  }
+
+  // The bench is about our ranks; a library that fails is left out of it, and that is said.
+  absl::Status Judge(const Contestant& contestant, absl::Status status) {
+    Job* const job = contestant.job;
+    const std::string& engine = job->spec().engine;
+    const bool library = engine == "mpi" || engine == "gloo";
+    if (status.ok() || !library || !host_.abort->status().ok()) return status;
+    job->Stop();
+    file_.add_notes(absl::StrCat("no rows from ", BytesText(contestant.cell.bytes),
+                                 " on: ", std::string{status.message()}));
+    progress_(file_.notes(file_.notes_size() - 1));
+    left_out_.Update(std::move(status));
     return absl::OkStatus();
   }
 
@@ -200,6 +225,7 @@ class AllReduceBench {
 
   // Checks every element, and finds out how many operations fill a turn. Its times do not count.
   absl::Status Try(Contestant* contestant) {
+    if (contestant->job->stopped()) return absl::OkStatus();
     Turn turn = TurnOf(*contestant);
     turn.operations = kTryOperations;
     turn.check = true;
@@ -216,6 +242,7 @@ class AllReduceBench {
 
   // A timed turn; the last one is the check alone, so that no checking disturbs a timed round.
   absl::Status Play(Contestant* contestant, bool last) {
+    if (contestant->job->stopped()) return absl::OkStatus();
     Turn turn = TurnOf(*contestant);
     turn.check = last;
     if (last) turn.operations = 1;
@@ -258,6 +285,7 @@ class AllReduceBench {
   const Progressing& progress_;
   std::mt19937 random_{1};  // the same order in every run
   BenchFile file_;
+  absl::Status left_out_;  // the first library that was
   std::vector<Cell> cells_;
   std::map<std::pair<std::string, int>, std::optional<CostModel>> costs_;  // [link, ranks]
 };
@@ -280,9 +308,9 @@ std::vector<std::string> KeepInstalledPeers(const std::string& program_dir, Benc
 
 }  // namespace
 
-absl::StatusOr<BenchFile> RunAllReduceBench(const BenchOptions& options,
-                                            const std::string& program_dir, const Clock& clock,
-                                            const Abort& abort, const Progressing& progress) {
+absl::StatusOr<BenchResult> RunAllReduceBench(const BenchOptions& options,
+                                              const std::string& program_dir, const Clock& clock,
+                                              const Abort& abort, const Progressing& progress) {
   const std::string rank_program = absl::StrCat(program_dir, "/allreduce_rank");
   if (access(rank_program.c_str(), X_OK) != 0) {
     return absl::FailedPreconditionError(
@@ -302,9 +330,9 @@ absl::StatusOr<BenchFile> RunAllReduceBench(const BenchOptions& options,
   host.clock = &clock;
   host.abort = &abort;
   AllReduceBench bench(kept, &host, progress);
-  ASSIGN_OR_RETURN(BenchFile file, bench.Run());
-  for (const std::string& note : notes) file.add_notes(note);
-  return file;
+  BenchResult result = bench.Run();
+  for (const std::string& note : notes) result.file.add_notes(note);
+  return result;
 }
 
 }  // namespace lockstep

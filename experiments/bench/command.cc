@@ -187,16 +187,20 @@ int BenchCommand::RunAllReduce(const std::string& command_line,
     if (!status.ok()) return Fail(status, 0);
   }
   BenchRun run;
-  absl::StatusOr<BenchFile> file =
+  absl::StatusOr<BenchResult> result =
       RunAllReduceBench(*options, program_dir, run.clock(), run.abort(),
                         [&](const std::string& line) { run.Say(line); });
-  if (!file.ok()) return Fail(file.status(), run.signal());
-  const int most = *std::max_element(options->ranks.begin(), options->ranks.end());
-  run.Describe(command_line, most, &*file);
-  for (const std::string& note : StandingNotes(*file)) file->add_notes(note);
-  const absl::Status printed = Print(arguments_, *file);
-  if (!printed.ok()) return Fail(printed, 0);
-  const bool correct = std::all_of(file->rows().begin(), file->rows().end(),
+  if (!result.ok()) return Fail(result.status(), run.signal());
+  BenchFile& file = result->file;
+  if (!file.rows().empty()) {
+    const int most = *std::max_element(options->ranks.begin(), options->ranks.end());
+    run.Describe(command_line, most, &file);
+    for (const std::string& note : StandingNotes(file)) file.add_notes(note);
+    const absl::Status printed = Print(arguments_, file);
+    if (!printed.ok()) return Fail(printed, 0);
+  }
+  if (!result->status.ok()) return Fail(result->status, run.signal());
+  const bool correct = std::all_of(file.rows().begin(), file.rows().end(),
                                    [](const BenchRow& row) { return row.correct(); });
   return correct ? kExitOk : kExitPromiseBroken;
 }

@@ -294,6 +294,16 @@ absl::StatusOr<std::vector<TurnReport>> Job::Run(const Turn& turn, int64_t expec
   return reports;
 }
 
+void Job::Stop() {
+  const int end = first_ + (spec_.engine == "mpi" ? 1 : spec_.world_size());
+  // mpirun takes its ranks with it if it is asked to end.
+  host_.processes.Signal(spec_.engine == "mpi" ? SIGTERM : SIGKILL,
+                         [&](const MemberId& member, pid_t /*pid*/) {
+                           return member.index >= first_ && member.index < end;
+                         });
+  channels_.clear();
+}
+
 void StopJobs(std::vector<std::unique_ptr<Job>>* jobs, JobHost* host) {
   constexpr int kPollMs = 5;
   jobs->clear();

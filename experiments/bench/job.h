@@ -59,6 +59,10 @@ class Job {
   // [rank]. Sleeps until all have reported.
   absl::StatusOr<std::vector<TurnReport>> Run(const Turn& turn, int64_t expected_ns);
 
+  // Kills its processes, whatever they do; nothing runs afterwards.
+  void Stop();
+  bool stopped() const { return channels_.empty(); }
+
   const JobSpec& spec() const { return spec_; }
   const std::string& about() const { return about_; }  // rank 0's words after its set-up
 

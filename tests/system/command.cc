@@ -25,11 +25,16 @@ std::string TemporaryFile() {
   return path;
 }
 
-std::string ReadAndRemove(const std::string& path) {
+std::string Read(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
-  std::filesystem::remove(path);
   return text.str();
+}
+
+std::string ReadAndRemove(const std::string& path) {
+  std::string text = Read(path);
+  std::filesystem::remove(path);
+  return text;
 }
 
 }  // namespace
@@ -62,6 +67,8 @@ Subprocess::Subprocess(const std::vector<std::string>& argv)
 Subprocess::~Subprocess() {
   if (!over_) Wait(0);
 }
+
+std::string Subprocess::ErrSoFar() const { return Read(err_path_); }
 
 void Subprocess::Signal(int signal) const { kill(pid_, signal); }
 

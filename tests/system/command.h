@@ -31,6 +31,7 @@ class Subprocess {
 
   pid_t pid() const { return pid_; }
   void Signal(int signal) const;
+  std::string ErrSoFar() const;
   // Waits for the end; after `timeout_s` kills the group and says so.
   CommandResult Wait(double timeout_s);
 
