@@ -47,8 +47,8 @@ std::vector<Host> HostsOf(const ServerHosts& hosts, int workers, int servers) {
   for (int k = 0; k < servers; ++k) {
     if (k % together == 0) {
       const bool own = hosts.hosts == Ps::OWN;
-      all.push_back({.name = absl::StrCat(own ? "server " : "host ", k / together),
-                     .worker = std::nullopt});
+      all.push_back(
+          {.name = absl::StrCat(own ? "server " : "host ", k / together), .worker = std::nullopt});
     }
     all.back().servers.push_back(k);
   }
@@ -62,8 +62,7 @@ LinkLoad BusiestLinkOf(const ServerHosts& hosts, int workers, const std::vector<
                        double gradient_bytes) {
   const auto n = static_cast<double>(workers);
   const auto servers = static_cast<double>(shares.size());
-  const bool balanced =
-      *std::max_element(shares.begin(), shares.end()) * servers <= kBalancedMax;
+  const bool balanced = *std::max_element(shares.begin(), shares.end()) * servers <= kBalancedMax;
   LinkLoad busiest;
   for (const Host& host : HostsOf(hosts, workers, static_cast<int>(shares.size()))) {
     double here = 0;  // share of its servers

@@ -87,18 +87,16 @@ std::optional<Time> ParameterServerTime(const PredictionInput& input) {
   const double folds = (sync ? n : 1) * LargestShare(input.way) * bytes;
   const double rest_ns = messages * input.alpha_ns + folds * input.gamma_ns_per_byte;
   if (!sync) {
-    return Time{
-        rest_ns + 2 * bytes * input.beta_ns_per_byte,
-        absl::StrCat(messages, " alpha + 2 S beta + S/s gamma, servers' links not full")};
+    return Time{rest_ns + 2 * bytes * input.beta_ns_per_byte,
+                absl::StrCat(messages, " alpha + 2 S beta + S/s gamma, servers' links not full")};
   }
   const absl::StatusOr<ByteFormula> formula = FormulaFor(input.way);
   if (!formula.ok()) return std::nullopt;
   const bool plain = formula->busiest_text == "S" || formula->busiest_text == "n S / s";
-  return Time{
-      rest_ns + 2 * formula->busiest * input.beta_ns_per_byte,
-      absl::StrCat(messages, " alpha + 2 ",
-                   plain ? "max(1, n/s) S" : absl::StrCat("(", formula->busiest_text, ")"),
-                   " beta + n/s S gamma")};
+  return Time{rest_ns + 2 * formula->busiest * input.beta_ns_per_byte,
+              absl::StrCat(messages, " alpha + 2 ",
+                           plain ? "max(1, n/s) S" : absl::StrCat("(", formula->busiest_text, ")"),
+                           " beta + n/s S gamma")};
 }
 
 }  // namespace

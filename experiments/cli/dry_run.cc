@@ -55,8 +55,8 @@ absl::StatusOr<std::vector<Row>> RowsOf(const Experiment& experiment, const Expe
       *config.mutable_variant() = variant;
       config.set_world_size(workers);
       config.set_servers(row.size.servers);
-      ASSIGN_OR_RETURN(row.formula,
-                       FormulaFor(FormulaInputOf(config, static_cast<double>(size.gradient_bytes))));
+      ASSIGN_OR_RETURN(row.formula, FormulaFor(FormulaInputOf(
+                                        config, static_cast<double>(size.gradient_bytes))));
       if (variant.has_ps()) {
         ASSIGN_OR_RETURN(row.balance, BalanceOf(BalanceInputOf(config)));
       }
@@ -138,8 +138,8 @@ absl::StatusOr<std::string> DescribePlan(const Experiment& experiment, const Dry
   std::string text = absl::StrCat(
       experiment.name(), ": ", Counted(experiment.variant_size(), "variant"), ", ",
       Counted(experiment.blocks(), "block"), ", ", Counted(size.runs, "run"), " of ",
-      Counted(experiment.train().steps(), "step"), ", one after the other\n\n", Table(rows), Warnings(rows),
-      "\nS = ", Grouped(static_cast<double>(size.gradient_bytes)), " bytes, ",
+      Counted(experiment.train().steps(), "step"), ", one after the other\n\n", Table(rows),
+      Warnings(rows), "\nS = ", Grouped(static_cast<double>(size.gradient_bytes)), " bytes, ",
       Counted(size.parameters, "parameter"), " in ", dtype,
       ". Bytes are the formula's; headers add to them.\nProcesses: at most ", size.processes_max,
       " at once, on ", Counted(dry_run.cores, "core"), ". Ports: at most ", size.ports_max,

@@ -21,13 +21,12 @@ std::string ServerRows(const PageRow& row, const std::vector<Column>& columns) {
     const ServerShare& share = balance.server(k);
     const bool idle = std::count(balance.idle().begin(), balance.idle().end(), k) > 0;
     absl::StrAppend(
-        &rows,
-        Row(row, columns,
-            {absl::StrCat(FormatCount(k), idle ? Quiet(" nearly idle") : ""),
-             FormatBytes(share.bytes()), FormatShare(share.bytes() / total),
-             FormatCount(share.tensors()),
-             share.has_in_per_step() ? FormatBytes(share.in_per_step()) : kNotMeasured,
-             share.has_out_per_step() ? FormatBytes(share.out_per_step()) : kNotMeasured}));
+        &rows, Row(row, columns,
+                   {absl::StrCat(FormatCount(k), idle ? Quiet(" nearly idle") : ""),
+                    FormatBytes(share.bytes()), FormatShare(share.bytes() / total),
+                    FormatCount(share.tensors()),
+                    share.has_in_per_step() ? FormatBytes(share.in_per_step()) : kNotMeasured,
+                    share.has_out_per_step() ? FormatBytes(share.out_per_step()) : kNotMeasured}));
   }
   return rows;
 }
@@ -35,10 +34,9 @@ std::string ServerRows(const PageRow& row, const std::vector<Column>& columns) {
 }  // namespace
 
 std::string BalanceHtml(const PageView& view) {
-  const std::vector<Column> columns = {{"Synchronisation"},  {"Server", "num"},
-                                       {"Holds", "num"},     {"Of all", "num"},
-                                       {"Tensors", "num"},   {"Counted in", "num"},
-                                       {"Counted out", "num"}};
+  const std::vector<Column> columns = {
+      {"Synchronisation"}, {"Server", "num"},     {"Holds", "num"},      {"Of all", "num"},
+      {"Tensors", "num"},  {"Counted in", "num"}, {"Counted out", "num"}};
   std::string rows;
   std::string notes;
   double most = 0;
