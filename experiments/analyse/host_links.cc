@@ -4,13 +4,14 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "experiments/analyse/balance.h"
 #include "experiments/analyse/format.h"
 
 namespace lockstep {
 namespace {
 
 constexpr double kTie = 1e-9;  // relative
+// Largest over mean, up to which shares are spoken of as equal: what a count may be off by.
+constexpr double kEqualMax = 1.01;
 
 double PerStep(double bytes, const Count& count) {
   return count.steps > 0 ? bytes / count.steps : 0;
@@ -62,7 +63,7 @@ LinkLoad BusiestLinkOf(const ServerHosts& hosts, int workers, const std::vector<
                        double gradient_bytes) {
   const auto n = static_cast<double>(workers);
   const auto servers = static_cast<double>(shares.size());
-  const bool balanced = *std::max_element(shares.begin(), shares.end()) * servers <= kBalancedMax;
+  const bool balanced = *std::max_element(shares.begin(), shares.end()) * servers <= kEqualMax;
   LinkLoad busiest;
   for (const Host& host : HostsOf(hosts, workers, static_cast<int>(shares.size()))) {
     double here = 0;  // share of its servers

@@ -72,6 +72,10 @@ std::string BytesText(const ByteFormula& formula) {
   if (formula.server) {
     absl::StrAppend(&text, "; each server ", Grouped(*formula.server), " = ", formula.server_text);
   }
+  const std::string& busiest = formula.busiest_text;
+  if (formula.server && busiest != formula.worker_text && busiest != formula.server_text) {
+    absl::StrAppend(&text, "; busiest link ", Grouped(formula.busiest), " = ", busiest);
+  }
   return text;
 }
 
