@@ -26,8 +26,8 @@ ServerHosts ServerHostsOf(const Ps& ps);
 
 struct Host {
   std::string name;  // of the one process on it, or "host 1"
-  std::optional<int> worker;
-  std::vector<int> servers;
+  std::optional<int> worker = {};
+  std::vector<int> servers = {};
 };
 // Those with servers first.
 std::vector<Host> HostsOf(const ServerHosts& hosts, int workers, int servers);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <span>
 #include <vector>
@@ -96,9 +97,9 @@ class TableShard {
     EXPECT_THAT(shard, IsOk());
     shard_.emplace(*std::move(shard));
     const std::vector<float> start(kRows * kRow + kDense, 1.0F);
-    for (int32_t w = 0; w < workers; ++w) Handle(AttachEvent{w, 1});
+    for (int32_t w = 0; w < workers; ++w) EXPECT_THAT(Handle(AttachEvent{w, 1}), IsOk());
     const std::vector<Bytes> pieces = {std::as_bytes(std::span(start))};
-    Handle(InitEvent{{0, 1, 0, 0}, {0, kRows * kRow + kDense, pieces}});
+    EXPECT_THAT(Handle(InitEvent{{0, 1, 0, 0}, {0, kRows * kRow + kDense, pieces}}), IsOk());
   }
 
   absl::Status Handle(const ShardEvent& event) {
@@ -148,7 +149,9 @@ TEST_P(RowPush, IsAPushWithZeros) {
     const size_t first = random() % (rows.size() + 1);
     const auto split = static_cast<std::ptrdiff_t>(first * kRow);
     const auto dense = std::span<const float>(gradients).subspan(kRows * kRow);
-    if (step % 2 == 0) EXPECT_THAT(by_rows.PushDense(step, kRows * kRow, dense), IsOk());
+    if (step % 2 == 0) {
+      EXPECT_THAT(by_rows.PushDense(step, kRows * kRow, dense), IsOk());
+    }
     if (first > 0) {
       EXPECT_THAT(
           by_rows.PushRows(step, {rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(first)},
@@ -160,7 +163,9 @@ TEST_P(RowPush, IsAPushWithZeros) {
                          {values.begin() + split, values.end()}, true),
         IsOk());
     EXPECT_EQ(by_rows.shard().version(), step % 2 == 0 ? step : step - 1);
-    if (step % 2 != 0) EXPECT_THAT(by_rows.PushDense(step, kRows * kRow, dense), IsOk());
+    if (step % 2 != 0) {
+      EXPECT_THAT(by_rows.PushDense(step, kRows * kRow, dense), IsOk());
+    }
     EXPECT_THAT(whole.PushDense(step, 0, gradients), IsOk());
     ASSERT_EQ(by_rows.shard().version(), step);
     ASSERT_TRUE(SameBits(*by_rows.shard().parameters(), *whole.shard().parameters())) << step;
