@@ -19,7 +19,7 @@ namespace lockstep {
 
 // As typed.
 struct PsBenchArguments {
-  std::string sizes;  // empty: a few of each magnitude
+  std::string sizes = {};  // empty: a few of each magnitude
   std::string workers = "1,2,4";
   std::string servers = "1,2";
   int rows = 0;  // of a table of so many bytes, in a step; 0: no table
