@@ -102,8 +102,9 @@ ClientFrame ClientCore::NextRows(size_t shard) {
   const size_t count = std::min(fit, rows.end - rows.next);
   PsFrame header = Header(pushes ? PUSH : PULL, shard);
   header.mutable_rows()->set_tensor(table_);
-  for (const int64_t number : rows_.subspan(rows.next, count))
+  for (const int64_t number : rows_.subspan(rows.next, count)) {
     header.mutable_rows()->add_row(number);
+  }
   const auto first = static_cast<int64_t>(rows.next - rows.begin);
   rows.next += count;
   rows.due = rows.next < rows.end;

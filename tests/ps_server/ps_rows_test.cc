@@ -133,7 +133,7 @@ TEST_P(RowsTest, AllComeBackFromTheirServersAndNoneIsAppliedTwice) {
     const int64_t here = Counted(&PsCounters::rows_pushed, k);
     EXPECT_EQ(here, k == idle ? 0 : kKeys / 2 * kWorkers * kSteps) << "server " << k;
     EXPECT_GE(Counted(&PsCounters::duplicates, k), kSteps + 1) << "server " << k;
-    EXPECT_EQ(Counted(&PsCounters::refused_streams, k), 0) << "server " << k;
+    EXPECT_EQ(Counted(&PsCounters::malformed_frames, k), 0) << "server " << k;
     rows += here;
   }
   EXPECT_EQ(rows, kKeys * kWorkers * kSteps);
