@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "experiments/analyse/anatomy.h"
+#include "experiments/analyse/balance.h"
 #include "experiments/analyse/bytes.h"
 #include "experiments/analyse/loss.h"
 #include "experiments/analyse/prediction.h"
@@ -156,6 +157,7 @@ absl::StatusOr<VariantResult> Aggregate(const std::vector<RunRecord>& runs,
   AggregateAnatomy(measured, &result);
   AggregateLoss(measured, &result);
   RETURN_IF_ERROR(AggregateBytes(measured, &result));
+  AggregateBalance(measured, &result);
   AggregateStaleness(measured, &result);
   AggregateSynchrony(measured, &result);
   AggregateRecovery(all, &result);

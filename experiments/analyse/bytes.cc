@@ -11,88 +11,25 @@
 #include "allreduce/schedule/load.h"
 #include "base/numeric/exact.h"
 #include "base/status.h"
+#include "experiments/analyse/balance.h"
+#include "experiments/analyse/traffic_count.h"
 #include "experiments/spec/size.h"
 #include "worker/sync/spec_words.h"
 
 namespace lockstep {
 namespace {
 
-// Sums over the measured steps of several runs, for one member or one role.
-struct Count {
-  double in = 0;
-  double out = 0;
-  double steps = 0;
-
-  void Add(const TrafficCount& traffic) {
-    in += static_cast<double>(traffic.received_bytes());
-    out += static_cast<double>(traffic.sent_bytes());
-  }
-  void Add(const Count& other) {
-    in += other.in;
-    out += other.out;
-    steps += other.steps;
-  }
-};
-
-Count CountWorker(const RunRecord& run, const MemberRecord& worker) {
-  Count count;
-  for (const StepDone& step : worker.steps) {
-    if (step.step() <= WarmupSteps(run.steps()) || IsTakenOver(step)) continue;
-    count.Add(step.traffic());
-    ++count.steps;
-  }
-  return count;
-}
-
-// An Applied event counts exactly its own step: all pushes of it, and the pulls and parameters of
-// the version that it made. A server that only sums for a collective counts like a worker.
-Count CountServer(const RunRecord& run, const MemberRecord& server) {
-  if (!server.steps.empty()) return CountWorker(run, server);
-  Count count;
-  const int64_t left_out = WarmupSteps(run.steps());
-  int64_t last = left_out;
-  for (const Applied& applied : server.applied) {
-    if (applied.step() <= left_out) continue;
-    count.Add(applied.traffic());
-    last = std::max(last, applied.step());
-  }
-  count.steps = static_cast<double>(last - left_out);
-  return count;
-}
-
-// One Count a member of a role, over all runs, and their sum.
-struct RoleCount {
-  std::vector<Count> member;
-  Count all;
-};
-template <typename CountMember>
-RoleCount CountRole(const std::vector<const RunRecord*>& runs,
-                    std::vector<MemberRecord> RunRecord::*members, CountMember count) {
-  RoleCount role;
-  for (const RunRecord* run : runs) {
-    role.member.resize(std::max(role.member.size(), (run->*members).size()));
-    for (size_t i = 0; i < (run->*members).size(); ++i) {
-      const Count one = count(*run, (run->*members)[i]);
-      role.member[i].Add(one);
-      role.all.Add(one);
-    }
-  }
-  return role;
-}
-
 // The first of equals wins, so the answer does not depend on anything but the records.
-void OfferBusiest(const std::string& role, const RoleCount& counts, VariantResult* result) {
-  for (size_t i = 0; i < counts.member.size(); ++i) {
-    const Count& count = counts.member[i];
-    if (count.steps == 0) continue;
+void NameBusiest(const std::vector<LinkCount>& links, VariantResult* result) {
+  for (const LinkCount& link : links) {
     const auto offer = [&](const char* direction, double bytes) {
       if (bytes <= 0 || bytes <= result->busiest().bytes_per_step()) return;
-      result->mutable_busiest()->set_node(absl::StrCat(role, " ", i));
+      result->mutable_busiest()->set_node(link.name);
       result->mutable_busiest()->set_direction(direction);
       result->mutable_busiest()->set_bytes_per_step(bytes);
     };
-    offer("in", count.in / count.steps);
-    offer("out", count.out / count.steps);
+    offer("in", link.in);
+    offer("out", link.out);
   }
 }
 
@@ -162,14 +99,17 @@ ByteFormula Even(double bytes, const std::string& text) {
   return formula;
 }
 
-ByteFormula WithServers(double n, double servers, double gradient_bytes) {
+ByteFormula WithServers(const ByteFormulaInput& input, double gradient_bytes) {
   ByteFormula formula = Even(gradient_bytes, "S");
-  formula.server = n * gradient_bytes / servers;
+  const double servers = input.servers;
+  formula.server = input.workers * gradient_bytes / servers;
   formula.server_text = "n S / s";
-  if (*formula.server > formula.worker) {
-    formula.busiest = *formula.server;
-    formula.busiest_text = formula.server_text;
-  }
+  const std::vector<double> shares =
+      input.shares.empty() ? std::vector<double>(static_cast<size_t>(input.servers), 1 / servers)
+                           : input.shares;
+  const LinkLoad busiest = BusiestLinkOf(input.hosts, input.workers, shares, gradient_bytes);
+  formula.busiest = busiest.bytes;
+  formula.busiest_text = busiest.text;
   return formula;
 }
 
@@ -259,7 +199,7 @@ absl::StatusOr<ByteFormula> FormulaFor(const ByteFormulaInput& input) {
   const double bytes = EncodedBytes(input);
   ByteFormula formula;
   if (OnlyServersSum(input)) {
-    formula = WithServers(input.workers, input.servers, bytes);
+    formula = WithServers(input, bytes);
   } else {
     ASSIGN_OR_RETURN(formula, OfSchedule(input, bytes));
   }
@@ -280,20 +220,27 @@ ByteRatios CountedOverFormula(const BytesResult& bytes) {
                               bytes.server_formula())};
 }
 
-ByteFormulaInput FormulaInputOf(const std::vector<const RunRecord*>& runs) {
-  const RunConfig& config = runs[0]->config;
+ByteFormulaInput FormulaInputOf(const RunConfig& config, double gradient_bytes) {
   const AllReduceSync& all_reduce = config.variant().all_reduce();
   ByteFormulaInput input{.mode = ModeOf(config.variant()),
                          .algorithm = AlgorithmOf(config.variant()),
                          .workers = config.world_size(),
                          .servers = config.servers(),
-                         .gradient_bytes = GradientBytes(runs),
+                         .gradient_bytes = gradient_bytes,
                          .element_bytes = ElementBytes(config.experiment()),
                          .exact = config.experiment().reduction_order() == EXACT,
                          .placement = PlacementFrom(all_reduce.placement()),
                          .group_size = all_reduce.group_size()};
   if (input.placement == Placement::kColocated) input.servers = SummingRanksOf(all_reduce);
+  if (!config.variant().has_ps()) return input;
+  input.hosts = ServerHostsOf(config.variant().ps());
+  const absl::StatusOr<BalanceResult> balance = BalanceOf(BalanceInputOf(config));
+  if (balance.ok()) input.shares = SharesOf(*balance);
   return input;
+}
+
+ByteFormulaInput FormulaInputOf(const std::vector<const RunRecord*>& runs) {
+  return FormulaInputOf(runs[0]->config, GradientBytes(runs));
 }
 
 absl::Status AggregateBytes(const std::vector<const RunRecord*>& runs, VariantResult* result) {
@@ -302,8 +249,8 @@ absl::Status AggregateBytes(const std::vector<const RunRecord*>& runs, VariantRe
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const ByteFormula formula, FormulaFor(FormulaInputOf(runs)));
-  const RoleCount workers = CountRole(runs, &RunRecord::workers, CountWorker);
-  const RoleCount servers = CountRole(runs, &RunRecord::servers, CountServer);
+  const RoleCount workers = CountWorkers(runs);
+  const RoleCount servers = CountServers(runs);
   if (workers.all.steps == 0) return absl::OkStatus();  // stopped before the first measured step
   BytesResult* bytes = result->mutable_bytes();
   bytes->set_tx_per_worker_step(workers.all.out / workers.all.steps);
@@ -323,8 +270,7 @@ absl::Status AggregateBytes(const std::vector<const RunRecord*>& runs, VariantRe
   bytes->set_set_up(set_up / static_cast<double>(runs.size()));
   const ByteFormulaInput input = FormulaInputOf(runs);
   AggregateReplication(runs, input.gradient_bytes / input.element_bytes, result);
-  OfferBusiest("server", servers, result);
-  OfferBusiest("worker", workers, result);
+  NameBusiest(CountLinks(input.hosts, workers, servers), result);
   if (result->has_busiest()) {
     result->mutable_busiest()->set_formula(formula.busiest);
     result->mutable_busiest()->set_formula_text(formula.busiest_text);

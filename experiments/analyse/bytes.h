@@ -3,7 +3,8 @@
 // n workers, s servers. Collectives: what the moves of their schedule add up to
 // (allreduce/schedule/load.h): naive (n-1) S; ring, direct and halving-doubling 2(n-1)/n S; a tree
 // 2(n-1)/n S in the mean and S for each neighbour of the busiest rank. Parameter servers: every
-// worker sends S and receives S, a server n S / s of both.
+// worker sends S and receives S, a server n S / s of both in the mean; the busiest link is that of
+// a host (host_links.h).
 // Counted: every byte handed to the socket or to gRPC in measured steps, our headers included,
 // HTTP/2 and TCP headers not; start-up, call check, start values and probe are apart (`set_up`).
 // AUTO has no formula: each bucket's size chooses. Errors: InvalidArgument for a mode or algorithm
@@ -16,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "allreduce/schedule/generate.h"
+#include "experiments/analyse/host_links.h"
 #include "experiments/analyse/run_record.h"
 
 namespace lockstep {
@@ -30,6 +32,8 @@ struct ByteFormulaInput {
   bool exact = false;                       // reduction_order EXACT
   Placement placement = Placement::kSpare;  // of ps_exchange's servers
   int group_size = 0;                       // hierarchical
+  ServerHosts hosts = {};                   // of parameter servers
+  std::vector<double> shares = {};          // [server], of S; empty: equal
 };
 // S of this way. EXACT makes a collective send integers of 8 bytes and 4 more for each block of
 // 1,024 elements; to a parameter server gradients go as they are.
@@ -49,6 +53,8 @@ struct ByteFormula {
 };
 absl::StatusOr<ByteFormula> FormulaFor(const ByteFormulaInput& input);
 
+// What a run is told of itself.
+ByteFormulaInput FormulaInputOf(const RunConfig& config, double gradient_bytes);
 // What the records say of one variant. REQUIRES: all runs are of it, at least one.
 ByteFormulaInput FormulaInputOf(const std::vector<const RunRecord*>& runs);
 

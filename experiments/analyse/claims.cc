@@ -208,7 +208,8 @@ std::vector<std::string> HeldClaims(const Evidence& evidence) {
   for (const std::string& claim :
        {same_bits.empty() ? ReplicaClaim(evidence) : same_bits, PartingClaim(evidence),
         same_bits.empty() ? "" : ReplicaClaim(evidence), RecoveryClaim(evidence),
-        BoundClaim(evidence), RejectedClaim(evidence), BusiestClaim(evidence)}) {
+        BoundClaim(evidence), RejectedClaim(evidence), BusiestClaim(evidence),
+        BalanceClaim(evidence)}) {
     if (!claim.empty()) held.push_back(claim);
   }
   if (held.empty()) held.push_back(FinishedClaim(evidence));

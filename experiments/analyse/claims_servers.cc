@@ -1,8 +1,10 @@
-// Claims about parameter servers: what a loss cost, whether a bound held, whose pushes came late.
+// Claims about parameter servers: what a loss cost, whether a bound held, whose pushes came late,
+// whose server holds too much.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "experiments/analyse/balance.h"
 #include "experiments/analyse/claims.h"
 #include "experiments/analyse/format.h"
 
@@ -63,6 +65,15 @@ std::string RejectedClaim(const Evidence& evidence) {
     parts.push_back(
         absl::StrCat(variant->id(), " dropped ", Percent(rejected / all), " of the pushes",
                      rejected > 0 ? absl::StrCat(", most of worker ", most->worker()) : ""));
+  }
+  return absl::StrJoin(parts, "; ");
+}
+
+std::string BalanceClaim(const Evidence& evidence) {
+  std::vector<std::string> parts;
+  for (const VariantResult& variant : evidence.run.runs()) {
+    if (variant.balance().max_over_mean() <= kBalancedMax) continue;
+    parts.push_back(absl::StrCat(variant.id(), " is placed ", BalanceText(variant.balance())));
   }
   return absl::StrJoin(parts, "; ");
 }

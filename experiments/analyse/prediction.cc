@@ -72,6 +72,11 @@ double PsMessages(const PredictionInput& input) {
   return buckets * tiles(shard_bytes / buckets) + tiles(shard_bytes);
 }
 
+double LargestShare(const ByteFormulaInput& way) {
+  if (way.shares.empty()) return 1.0 / way.servers;
+  return *std::max_element(way.shares.begin(), way.shares.end());
+}
+
 std::optional<Time> ParameterServerTime(const PredictionInput& input) {
   const double n = input.way.workers;
   const double s = input.way.servers;
@@ -79,14 +84,19 @@ std::optional<Time> ParameterServerTime(const PredictionInput& input) {
   const bool sync = input.way.mode == "ps_sync";
   const double bytes = EncodedBytes(input.way);
   const double messages = PsMessages(input);
-  // One server's link carries n/s of what a worker's does, never less.
-  const double crowded = sync ? std::max(1.0, n / s) : 1;
-  const double folds = sync ? n / s : 1 / s;
-  return Time{messages * input.alpha_ns + 2 * crowded * bytes * input.beta_ns_per_byte +
-                  folds * bytes * input.gamma_ns_per_byte,
-              absl::StrCat(messages, sync ? " alpha + 2 max(1, n/s) S beta + n/s S gamma"
-                                          : " alpha + 2 S beta + S/s gamma, servers' links not "
-                                            "full")};
+  const double folds = (sync ? n : 1) * LargestShare(input.way) * bytes;
+  const double rest_ns = messages * input.alpha_ns + folds * input.gamma_ns_per_byte;
+  if (!sync) {
+    return Time{rest_ns + 2 * bytes * input.beta_ns_per_byte,
+                absl::StrCat(messages, " alpha + 2 S beta + S/s gamma, servers' links not full")};
+  }
+  const absl::StatusOr<ByteFormula> formula = FormulaFor(input.way);
+  if (!formula.ok()) return std::nullopt;
+  const bool plain = formula->busiest_text == "S" || formula->busiest_text == "n S / s";
+  return Time{rest_ns + 2 * formula->busiest * input.beta_ns_per_byte,
+              absl::StrCat(messages, " alpha + 2 ",
+                           plain ? "max(1, n/s) S" : absl::StrCat("(", formula->busiest_text, ")"),
+                           " beta + n/s S gamma")};
 }
 
 }  // namespace

@@ -180,6 +180,11 @@ std::string ModeLabel(const Ps& ps) {
 }
 
 // ", 1 replica", ", snapshots every 10 steps", ", optimizer on the workers"; empty: nothing of it.
+std::string HostsLabel(const Ps& ps) {
+  if (ps.hosts() == Ps::COLOCATED) return ", beside workers";
+  return ps.hosts() == Ps::SHARED ? ", on shared hosts" : "";
+}
+
 std::string PolicyLabel(const Ps& ps) {
   if (ps.optimizer_on() == Ps::WORKER) return ", optimizer on the workers";
   if (ps.policy() == Ps::SNAPSHOT) {
@@ -306,7 +311,8 @@ std::string LabelOf(const Variant& variant, int servers) {
     case Variant::kPs: {
       const std::string rate = RateOf(variant);
       return absl::StrCat("Parameter server, ", ModeLabel(variant.ps()), Servers(servers),
-                          rate.empty() ? "" : ", rate ", rate, PolicyLabel(variant.ps()));
+                          rate.empty() ? "" : ", rate ", rate, PolicyLabel(variant.ps()),
+                          HostsLabel(variant.ps()));
     }
     case Variant::kAllReduce: {
       const AllReduceSync& sync = variant.all_reduce();

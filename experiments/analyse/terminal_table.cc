@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "experiments/analyse/balance.h"
 #include "experiments/analyse/bits.h"
 #include "experiments/analyse/format.h"
 #include "experiments/analyse/terminal_text.h"
@@ -209,6 +210,12 @@ std::string StalenessNote(const VariantResult& variant) {
   return absl::StrCat(variant.id(), ": ", absl::StrJoin(parts, ", "));
 }
 
+// Where there is something to spread.
+std::string BalanceNote(const VariantResult& variant) {
+  if (variant.balance().server_size() < 2) return "";
+  return absl::StrCat(variant.id(), " is placed ", BalanceText(variant.balance()));
+}
+
 }  // namespace
 
 std::string TerminalTable(const std::vector<const VariantResult*>& variants) {
@@ -248,6 +255,7 @@ std::string TerminalNotes(const std::vector<const VariantResult*>& variants) {
   bool has_control = false;
   for (const VariantResult* variant : variants) {
     notes += Wrap(StalenessNote(*variant), "  ");
+    notes += Wrap(BalanceNote(*variant), "  ");
     has_control = has_control || !variant->ranked();
   }
   if (has_control) notes += "  * control without synchronisation, never ranked\n";

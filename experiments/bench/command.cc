@@ -45,6 +45,7 @@ constexpr char kPsExamples[] =
     "Examples:\n"
     "  ./lockstep bench ps --quick\n"
     "  ./lockstep bench ps --sizes 1MiB,64MiB --workers 1,2,4 --servers 1,2 --json\n"
+    "  ./lockstep bench ps --sizes 1MiB,64MiB --rows 100 --row-floats 64 --servers 3\n"
     "Exit codes: 0 success, 1 a parameter was wrong, 2 bad usage, 3 a process was lost or did not "
     "answer,\n4 the environment lacks something, 5 internal error, 130/143 interrupted.\n";
 
@@ -145,6 +146,9 @@ void BenchCommand::AddPs() {
   ps_->add_option("--sizes", a.sizes, "FROM:TO:FACTOR or a list, of one worker's gradients");
   ps_->add_option("--workers", a.workers, "how many workers, a list");
   ps_->add_option("--servers", a.servers, "how many servers, a list");
+  ps_->add_option("--rows", a.rows,
+                  "push and pull so many rows of a table of each size, and nothing else");
+  ps_->add_option("--row-floats", a.row_floats, "of a row, a divisor of 1024");
   ps_->add_option("--rounds", a.rounds, "turns of each contestant");
   ps_->add_option("--timeout-ms", a.timeout_ms, "of one step");
   ps_->add_flag("--json", a.json, "print JSON (lockstep.bench/1) instead of the table");

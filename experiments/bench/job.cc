@@ -112,6 +112,10 @@ std::vector<std::string> Job::RankCommand(const std::string& control) const {
                                       absl::StrCat(host_.bytes_max),
                                       "--timeout-ms",
                                       absl::StrCat(host_.limits.sync_timeout_ms)};
+  if (spec_.rows > 0) {
+    command.push_back(absl::StrCat("--rows=", spec_.rows));
+    command.push_back(absl::StrCat("--row-floats=", spec_.row_floats));
+  }
   if (!spec_.link.empty()) {
     for (const std::string& word : {std::string("--link"), spec_.link, std::string("--channels"),
                                     absl::StrCat(spec_.channels), std::string("--algorithms"),

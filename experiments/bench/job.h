@@ -27,6 +27,8 @@ struct JobSpec {
   std::string link;    // tcp, shm; ps_rank asks for none
   int ranks = 1;       // that hold input
   int servers = 0;     // beyond those: ps_exchange
+  int rows = 0;        // ps_rank: of a table, in a step; 0: it moves everything
+  int row_floats = 0;
   int channels = 1;
   int mpi_connections = 0;              // 0: not over TCP
   std::vector<std::string> algorithms;  // contestants

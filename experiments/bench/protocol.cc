@@ -107,7 +107,7 @@ absl::StatusOr<Turn> ParseTurn(const std::string& line) {
 
 std::string ToLine(const TurnReport& report) {
   return absl::StrCat("done cpu_ns=", report.cpu_ns, " bytes=", Exactly(report.sent_bytes),
-                      " messages=", Exactly(report.sent_messages),
+                      " messages=", Exactly(report.sent_messages), " rows=", Exactly(report.rows),
                       " correct=", report.correct ? 1 : 0, " congestion=", report.congestion,
                       " times=", absl::StrJoin(report.times_ns, ","), kChoice,
                       absl::StrReplaceAll(report.choice, {{"\n", " "}}));
@@ -121,6 +121,7 @@ absl::StatusOr<TurnReport> ParseReport(const std::string& line) {
   report.cpu_ns = fields.Integer<int64_t>("cpu_ns");
   report.sent_bytes = fields.Real("bytes");
   report.sent_messages = fields.Real("messages");
+  report.rows = fields.Real("rows");
   report.correct = fields.Integer<int>("correct") != 0;
   report.congestion = fields.Text("congestion");
   report.choice = line.substr(choice + sizeof(kChoice) - 1);

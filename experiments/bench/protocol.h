@@ -34,6 +34,7 @@ struct TurnReport {
   int64_t cpu_ns = 0;             // of all threads of the process, in the timed operations
   double sent_bytes = -1;         // an operation; below 0: nobody knows
   double sent_messages = -1;
+  double rows = 0;  // of tables, that a server took in an operation
   bool correct = true;
   std::string congestion;  // of the process's TCP connections, e.g. "cubic"; empty: it has none
   std::string choice;      // which algorithm ran, and why, in the engine's words

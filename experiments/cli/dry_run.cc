@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "experiments/analyse/balance.h"
 #include "experiments/analyse/bytes.h"
 #include "experiments/analyse/run_record.h"
 #include "experiments/spec/plan.h"
@@ -30,6 +31,7 @@ struct Row {
   VariantSize size;
   std::string id;
   ByteFormula formula;
+  BalanceResult balance = {};  // parameter servers
 };
 
 std::string Grouped(double number) {
@@ -48,15 +50,16 @@ absl::StatusOr<std::vector<Row>> RowsOf(const Experiment& experiment, const Expe
   for (const Variant& variant : experiment.variant()) {
     for (const int workers : experiment.workers()) {
       Row row{.size = *next++, .id = RunId(experiment, variant, workers), .formula = {}};
-      ASSIGN_OR_RETURN(
-          row.formula,
-          FormulaFor({.mode = ModeOf(variant),
-                      .algorithm = AlgorithmOf(variant),
-                      .workers = workers,
-                      .servers = row.size.servers,
-                      .gradient_bytes = static_cast<double>(size.gradient_bytes),
-                      .element_bytes = static_cast<int>(size.gradient_bytes / size.parameters),
-                      .exact = experiment.reduction_order() == EXACT}));
+      RunConfig config;
+      *config.mutable_experiment() = experiment;
+      *config.mutable_variant() = variant;
+      config.set_world_size(workers);
+      config.set_servers(row.size.servers);
+      ASSIGN_OR_RETURN(row.formula, FormulaFor(FormulaInputOf(
+                                        config, static_cast<double>(size.gradient_bytes))));
+      if (variant.has_ps()) {
+        ASSIGN_OR_RETURN(row.balance, BalanceOf(BalanceInputOf(config)));
+      }
       rows.push_back(std::move(row));
     }
   }
@@ -68,6 +71,10 @@ std::string BytesText(const ByteFormula& formula) {
   if (formula.worker > 0) absl::StrAppend(&text, " = ", formula.worker_text);
   if (formula.server) {
     absl::StrAppend(&text, "; each server ", Grouped(*formula.server), " = ", formula.server_text);
+  }
+  const std::string& busiest = formula.busiest_text;
+  if (formula.server && busiest != formula.worker_text && busiest != formula.server_text) {
+    absl::StrAppend(&text, "; busiest link ", Grouped(formula.busiest), " = ", busiest);
   }
   return text;
 }
@@ -84,6 +91,17 @@ std::string Table(const std::vector<Row>& rows) {
                           BytesText(row.formula));
   }
   return text;
+}
+
+// Servers that are given more than they should be: before anything is started.
+std::string Warnings(const std::vector<Row>& rows) {
+  std::string text;
+  for (const Row& row : rows) {
+    if (row.balance.max_over_mean() <= kBalancedMax) continue;
+    absl::StrAppend(&text, "Warning: ", row.id, " is placed ", BalanceText(row.balance),
+                    "; placement SPLIT would spread them evenly.\n");
+  }
+  return text.empty() ? "" : absl::StrCat("\n", text);
 }
 
 // Of all runs, at this pace.
@@ -125,7 +143,7 @@ absl::StatusOr<std::string> DescribePlan(const Experiment& experiment, const Dry
       experiment.name(), ": ", Counted(experiment.variant_size(), "variant"), ", ",
       Counted(experiment.blocks(), "block"), ", ", Counted(size.runs, "run"), " of ",
       Counted(experiment.train().steps(), "step"), ", one after the other\n\n", Table(rows),
-      "\nS = ", Grouped(static_cast<double>(size.gradient_bytes)), " bytes, ",
+      Warnings(rows), "\nS = ", Grouped(static_cast<double>(size.gradient_bytes)), " bytes, ",
       Counted(size.parameters, "parameter"), " in ", dtype,
       ". Bytes are the formula's; headers add to them.\nProcesses: at most ", size.processes_max,
       " at once, on ", Counted(dry_run.cores, "core"), ". Ports: at most ", size.ports_max,

@@ -40,6 +40,9 @@ constexpr ReadBy kReadBy[] = {
     {"snapshot_every", [](const Ps& ps) { return ps.has_snapshot_every(); },
      [](const Ps& ps) { return ps.policy() == Ps::SNAPSHOT; }, "policy",
      "only policy SNAPSHOT writes any"},
+    {"servers_per_host", [](const Ps& ps) { return ps.has_servers_per_host(); },
+     [](const Ps& ps) { return ps.hosts() == Ps::SHARED; }, "hosts",
+     "only hosts SHARED have more than one server"},
 };
 
 class PsChecker {
@@ -50,14 +53,14 @@ class PsChecker {
   void Check() const {
     for (const ReadBy& row : kReadBy) {
       if (!row.written(ps_) || row.read(ps_)) continue;
-      Error(row.field, absl::StrCat("conflicts with ", row.of, " ",
-                                    std::string(row.of) == "mode" ? Mode() : Policy(), ": ",
+      Error(row.field, absl::StrCat("conflicts with ", row.of, " ", Setting(row.of), ": ",
                                     row.reads, "; remove ", row.field));
     }
     CheckBound();
     CheckK();
     CheckCopies();
     CheckPlacement();
+    CheckHosts();
     CheckWorkerOptimizer();
     CheckWorkerLoss();
     CheckRecovery();
@@ -67,6 +70,10 @@ class PsChecker {
  private:
   std::string Mode() const { return Ps::Mode_Name(ps_.mode()); }
   std::string Policy() const { return Ps::Policy_Name(ps_.policy()); }
+  std::string Setting(const std::string& name) const {
+    if (name == "mode") return Mode();
+    return name == "policy" ? Policy() : Ps::Hosts_Name(ps_.hosts());
+  }
   int Servers() const { return ps_.servers_size() > 0 ? ps_.servers(0) : 1; }
 
   void CheckBound() const {
@@ -98,6 +105,17 @@ class PsChecker {
     Error("placement", absl::StrCat(Ps::Placement_Name(ps_.placement()), " conflicts with ",
                                     Servers(), " servers: the model has ", tensors,
                                     " tensors, and each server needs one; write SPLIT"));
+  }
+
+  // Server k is on worker k's host.
+  void CheckHosts() const {
+    if (ps_.hosts() != Ps::COLOCATED) return;
+    for (const int workers : UsableWorkers(check_.experiment)) {
+      if (Servers() <= workers) continue;
+      Error("hosts", absl::StrCat("COLOCATED conflicts with ", Servers(), " servers and ", workers,
+                                  " workers: each server is beside a worker; lower servers, or "
+                                  "write OWN or SHARED"));
+    }
   }
 
   // Servers that only sum hold nothing that a worker or a server could begin again with.

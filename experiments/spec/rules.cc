@@ -99,6 +99,8 @@ constexpr FieldRule kFieldRules[] = {
     Choice("variant.ps.aggregated", "false true"),
     Range("variant.ps.snapshot_every", {1, 1'000'000}, "steps between two snapshots"),
     Choice("variant.ps.on_worker_loss", "STOP REPLACE SHRINK"),
+    Choice("variant.ps.hosts", "OWN SHARED COLOCATED"),
+    Range("variant.ps.servers_per_host", {1, kServersMax}, "servers that share a host"),
     Block("variant.all_reduce"),
     Choice("variant.all_reduce.algorithm",
            "AUTO NAIVE STAR RING TREE DOUBLE_TREE HALVING_DOUBLING RECURSIVE_DOUBLING DIRECT "

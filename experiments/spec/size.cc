@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+
 namespace lockstep {
 
 int64_t WireBytes(DtypeSpec dtype) {
@@ -21,22 +23,26 @@ int64_t WireBytes(DtypeSpec dtype) {
   return 0;  // no such type: never
 }
 
+std::vector<TensorSize> TensorsOf(const Mlp& mlp) {
+  std::vector<TensorSize> tensors;
+  for (int i = 0; i + 1 < mlp.layers_size(); ++i) {
+    const int64_t out = mlp.layers(i + 1);
+    tensors.push_back({absl::StrCat("linear", i, ".weight"), mlp.layers(i) * out});
+    tensors.push_back({absl::StrCat("linear", i, ".bias"), out});
+  }
+  return tensors;
+}
+
 int64_t ParameterCount(const Mlp& mlp) {
   int64_t parameters = 0;
-  for (int i = 0; i + 1 < mlp.layers_size(); ++i) {
-    parameters += (int64_t{mlp.layers(i)} + 1) * mlp.layers(i + 1);
-  }
+  for (const TensorSize& tensor : TensorsOf(mlp)) parameters += tensor.elements;
   return parameters;
 }
 
 int64_t ShardBlockCount(const Mlp& mlp) {
-  const auto blocks = [](int64_t elements) {
-    return (elements + kShardBlockElements - 1) / kShardBlockElements;
-  };
   int64_t count = 0;
-  for (int i = 0; i + 1 < mlp.layers_size(); ++i) {
-    const int64_t out = mlp.layers(i + 1);
-    count += blocks(mlp.layers(i) * out) + blocks(out);
+  for (const TensorSize& tensor : TensorsOf(mlp)) {
+    count += (tensor.elements + kShardBlockElements - 1) / kShardBlockElements;
   }
   return count;
 }

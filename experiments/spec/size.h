@@ -13,6 +13,13 @@ namespace lockstep {
 // Bytes of one element on the wire.
 int64_t WireBytes(DtypeSpec dtype);
 
+// The parameter tensors in the order of the worker's arena, named as the worker names them.
+struct TensorSize {
+  std::string name;  // "linear0.weight"
+  int64_t elements = 0;
+};
+std::vector<TensorSize> TensorsOf(const Mlp& mlp);
+
 // Weights and biases of all layers.
 int64_t ParameterCount(const Mlp& mlp);
 

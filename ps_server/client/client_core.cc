@@ -32,6 +32,10 @@ ClientCore::ClientCore(ClientCoreOptions options, std::vector<ShardRange> ranges
     ShardSide side = {.server = options_.server_of_shard[k],
                       .values = ShardValues(ranges[k], wire_)};
     if (!options_.versions.empty()) side.version = options_.versions[k];
+    absl::StatusOr<std::vector<TableRows>> tables =
+        TablesIn(ranges[k], options_.layout.tensor_counts, options_.layout.row_elements);
+    CHECK(tables.ok()) << tables.status().message();
+    side.tables = *std::move(tables);
     elements_ += side.values.count();
     servers_.push_back(side.server);
     shards_.push_back(std::move(side));
@@ -123,6 +127,7 @@ std::optional<ClientFrame> ClientCore::Next(int32_t server) {
       return AskingFrame(k);
     }
     if (side.unsent.begin < side.unsent.end) return NextChunk(k);
+    if (side.rows.due) return NextRows(k);
   }
   return std::nullopt;
 }
@@ -133,6 +138,7 @@ ClientFrame ClientCore::AskingFrame(size_t shard) const {
   hello.set_layout(FingerprintOf(options_.layout));
   hello.set_description(Describe(options_.layout));
   for (const int64_t count : options_.layout.tensor_counts) hello.add_tensor_counts(count);
+  for (const int64_t row : options_.layout.row_elements) hello.add_row_elements(row);
   return {std::move(hello), {}};
 }
 
@@ -211,10 +217,14 @@ bool ClientCore::Expects(int32_t server, const Frame& frame) const {
   const PsFrame& header = frame.header;
   const ShardSide& side = shards_[static_cast<size_t>(header.shard())];
   const int64_t count = frame.payload_bytes / SizeOf(wire_);
-  const bool pulling = operation_ == Operation::kPull && !side.asks && side.waits;
-  const bool fits = header.total() == side.values.count() &&
-                    frame.payload_bytes % SizeOf(wire_) == 0 && count > 0 &&
-                    header.offset() == side.pulled && count <= side.values.count() - side.pulled;
+  const bool by_rows = operation_ == Operation::kPullRows;
+  const bool pulling = (operation_ == Operation::kPull || by_rows) && !side.asks &&
+                       !side.rows.due && side.waits && header.has_rows() == by_rows &&
+                       (!by_rows || header.rows().tensor() == table_);
+  const int64_t total = ReplyElements(side);
+  const bool fits = header.total() == total && frame.payload_bytes % SizeOf(wire_) == 0 &&
+                    (count > 0 || total == 0) && header.offset() == side.pulled &&
+                    count <= total - side.pulled;
   const bool whole = side.pulled == 0 || header.version() == side.version;
   const bool step_is_version = options_.layout.rules.mode == PsMode::kSync;
   return side.server == server && pulling && fits && whole && header.step() == step_ &&
@@ -230,14 +240,15 @@ absl::Status ClientCore::OnParameters(int32_t server, const Frame& frame) {
         header.version(), " of shard ", header.shard(), ", ", frame.payload_bytes,
         " bytes at element ", header.offset(), " of ", header.total(), "; expected step ", step_,
         ", version ", side.pulled > 0 ? side.version : version_min(side), " of shard ",
-        header.shard(), " at element ", side.pulled, " of ", side.values.count()));
+        header.shard(), " at element ", side.pulled, " of ", ReplyElements(side)));
   }
   if (side.pulled == 0 && header.rejected()) ++rejected_;
   side.version = header.version();
   const int64_t count = frame.payload_bytes / SizeOf(wire_);
-  side.values.Scatter(frame.payload, side.pulled, count, target_);
+  ShardValues& values = operation_ == Operation::kPullRows ? *side.rows.target : side.values;
+  if (count > 0) values.Scatter(frame.payload, side.pulled, count, target_);
   side.pulled += count;
-  side.waits = side.pulled < side.values.count();
+  side.waits = side.pulled < ReplyElements(side);
   return absl::OkStatus();
 }
 
@@ -255,9 +266,12 @@ std::string ClientCore::Awaited() const {
     absl::StrAppend(&text, text.empty() ? "" : ", ");
     if (operation_ == Operation::kHello) {
       absl::StrAppend(&text, "the welcome of shard ", k, " from ", name);
-    } else if (operation_ == Operation::kPull) {
+    } else if (operation_ == Operation::kPull || operation_ == Operation::kPullRows) {
       absl::StrAppend(&text, "parameters of shard ", k, " from ", name, ": ", side.pulled, " of ",
-                      side.values.count(), " elements are here");
+                      ReplyElements(side), " elements are here");
+    } else if (operation_ == Operation::kPushRows) {
+      absl::StrAppend(&text, name, " to take ", side.rows.end - side.rows.next,
+                      " more rows of shard ", k);
     } else {
       absl::StrAppend(&text, name, " to take ", side.unsent.end - side.unsent.begin,
                       " more elements of shard ", k);

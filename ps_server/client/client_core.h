@@ -8,14 +8,17 @@
 // in turn, beginning at the one of its rank. Who a worker is: `incarnation` says which process,
 // `epoch` which group. A worker that connects in a later epoch, or as a replacement, goes on where
 // Resume says. Pushing a step again that a shard has is safe: it is counted there, not applied.
-// Values travel in the wire's dtype; what is sent is converted when it is asked for, what arrives
-// goes straight to its place. Errors: what a server refuses, with its reason and whom it blames;
-// Internal for frames out of turn (another epoch, a version that goes back, parameters of another
-// step); DataLoss for a server without what it had acknowledged. After an error the core is dead.
-// Units: elements. Pure: no I/O, no threads, no clock.
+// Rows of a table (core/rows.h) go to the shards that hold them, in the order of their numbers;
+// each shard with a part of the table hears of the push and of the pull, so that its step is
+// through. Values travel in the wire's dtype; what is sent is converted when it is asked for, what
+// arrives goes straight to its place. Errors: what a server refuses, with its reason and whom it
+// blames; Internal for frames out of turn (another epoch, a version that goes back, parameters of
+// another step); DataLoss for a server without what it had acknowledged. After an error the core is
+// dead. Units: elements. Pure: no I/O, no threads, no clock.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,6 +30,7 @@
 #include "proto/parameter_server.pb.h"
 #include "ps_server/client/shard_values.h"
 #include "ps_server/core/partition.h"
+#include "ps_server/core/rows.h"
 #include "ps_server/wire/frame.h"
 
 namespace lockstep {
@@ -74,6 +78,16 @@ class ClientCore {
   // Done when every shard's parameters are in `parameters`. Step 0: the start values.
   void Pull(int64_t step, std::span<float> parameters);
 
+  // Of `step`, rows of tensor `tensor`, ascending, each once: `gradients` holds them one after the
+  // other; those of all other rows are zeros. Both are read until a pull of `step` is done. Errors:
+  // InvalidArgument (no table, rows that it has not, or out of order, another number of values).
+  absl::Status PushRows(int64_t step, int32_t tensor, std::span<const int64_t> rows,
+                        std::span<const float> gradients);
+  // Done when these rows' parameters are in `parameters`, one after the other. `rows` is read until
+  // then. Errors: as PushRows.
+  absl::Status PullRows(int64_t step, int32_t tensor, std::span<const int64_t> rows,
+                        std::span<float> parameters);
+
   // While Hello runs: the stream to `server` is a new one, its shards are greeted again.
   void HelloAgain(int32_t server);
   std::optional<ClientFrame> Next(int32_t server);
@@ -102,7 +116,17 @@ class ClientCore {
   int64_t rejected() const { return rejected_; }  // pushes dropped by a shard (K_OF_N), so far
 
  private:
-  enum class Operation : uint8_t { kIdle, kHello, kInit, kPush, kPull };
+  enum class Operation : uint8_t { kIdle, kHello, kInit, kPush, kPull, kPushRows, kPullRows };
+
+  // Of an operation on rows: those of its rows that a shard has.
+  struct RowsSide {
+    bool due = false;  // more frames have to go out
+    size_t begin = 0;  // [begin, end) of the operation's rows
+    size_t end = 0;
+    size_t next = 0;                         // not sent
+    ShardValues* source = nullptr;           // a push's gradients
+    std::optional<ShardValues> target = {};  // a pull's parameters
+  };
 
   struct ShardSide {
     int32_t server;
@@ -115,6 +139,8 @@ class ClientCore {
     bool waits = false;                 // for its WELCOME or parameters
     ShardValues::Interval unsent = {};  // elements that have to go out
     int64_t pulled = 0;
+    RowsSide rows = {};
+    std::vector<TableRows> tables = {};  // what the shard has of each
   };
 
   void Begin(Operation operation, int64_t step);
@@ -127,8 +153,14 @@ class ClientCore {
   absl::Status OnParameters(int32_t server, const Frame& frame);
   bool Expects(int32_t server, const Frame& frame) const;
   bool Pending(const ShardSide& side) const {
-    return side.asks || side.waits || side.unsent.begin < side.unsent.end;
+    return side.asks || side.waits || side.rows.due || side.unsent.begin < side.unsent.end;
   }
+  // client_core_rows.cc
+  absl::Status CheckRowOperation(int64_t step, int32_t tensor, std::span<const int64_t> rows,
+                                 size_t values) const;
+  void BeginRows(Operation operation, int64_t step, int32_t tensor, std::span<const int64_t> rows);
+  ClientFrame NextRows(size_t shard);
+  int64_t ReplyElements(const ShardSide& side) const;
   int64_t version_min(const ShardSide& side) const;
 
   const ClientCoreOptions options_;
@@ -139,10 +171,13 @@ class ClientCore {
   std::vector<int32_t> servers_;
   absl::Status dead_;
   Operation operation_ = Operation::kIdle;
-  int64_t step_ = 0;               // of the operation
-  std::span<const float> source_;  // likewise
-  int64_t source_offset_ = 0;      // of source_ in the flat space
-  std::span<float> target_;        // likewise
+  int64_t step_ = 0;                     // of the operation
+  std::span<const float> source_;        // likewise
+  int64_t source_offset_ = 0;            // of source_ in the flat space
+  std::span<float> target_;              // likewise
+  std::span<const int64_t> rows_;        // likewise
+  int32_t table_ = 0;                    // likewise
+  std::deque<ShardValues> row_sources_;  // of pushes that may still be under way
   int64_t rejected_ = 0;
 };
 

@@ -53,6 +53,10 @@ class GrpcPsClient final : public PsClient {
   absl::Status Init(std::span<const float> parameters) override;
   absl::Status Push(int64_t step, int64_t offset, std::span<const float> gradients) override;
   absl::Status Pull(int64_t step, std::span<float> parameters) override;
+  absl::Status PushRows(int64_t step, int32_t tensor, std::span<const int64_t> rows,
+                        std::span<const float> gradients) override;
+  absl::Status PullRows(int64_t step, int32_t tensor, std::span<const int64_t> rows,
+                        std::span<float> parameters) override;
   bool torn() const override { return core_.torn(); }
   std::vector<int64_t> versions() const override { return core_.versions(); }
   int64_t rejected() const override { return core_.rejected(); }
@@ -143,6 +147,20 @@ absl::Status GrpcPsClient::Pull(int64_t step, std::span<float> parameters) {
   RETURN_IF_ERROR(streams_.check());
   core_.Pull(step, parameters);
   return Run(StartSync(absl::StrCat("pull of step ", step), options_.limits.answer_grace_ms));
+}
+
+absl::Status GrpcPsClient::PushRows(int64_t step, int32_t tensor, std::span<const int64_t> rows,
+                                    std::span<const float> gradients) {
+  RETURN_IF_ERROR(streams_.check());
+  RETURN_IF_ERROR(core_.PushRows(step, tensor, rows, gradients));
+  return Run(StartSync(absl::StrCat("push of rows, step ", step), options_.limits.answer_grace_ms));
+}
+
+absl::Status GrpcPsClient::PullRows(int64_t step, int32_t tensor, std::span<const int64_t> rows,
+                                    std::span<float> parameters) {
+  RETURN_IF_ERROR(streams_.check());
+  RETURN_IF_ERROR(core_.PullRows(step, tensor, rows, parameters));
+  return Run(StartSync(absl::StrCat("pull of rows, step ", step), options_.limits.answer_grace_ms));
 }
 
 absl::StatusOr<LinkCost> GrpcPsClient::MeasureLink() {
@@ -239,6 +257,10 @@ absl::StatusOr<std::unique_ptr<PsClient>> PsClient::Connect(const PsClientOption
   ASSIGN_OR_RETURN(
       std::vector<ShardRange> ranges,
       Partition(options.layout.tensor_counts, options.layout.shards, options.layout.placement));
+  for (const ShardRange& range : ranges) {
+    RETURN_IF_ERROR(
+        TablesIn(range, options.layout.tensor_counts, options.layout.row_elements).status());
+  }
   auto client = std::make_unique<GrpcPsClient>(options, std::move(ranges), clock, abort);
   RETURN_IF_ERROR(client->Open());
   return std::unique_ptr<PsClient>(std::move(client));

@@ -74,6 +74,12 @@ class PsClient {
   // once all others are far enough. K_OF_N: as it stands once the push is part of an update, or was
   // dropped.
   virtual absl::Status Pull(int64_t step, std::span<float> parameters) = 0;
+  // Rows of a table alone: ClientCore::PushRows, PullRows. `rows` and the values must stay as they
+  // are until PullRows(step) has returned.
+  virtual absl::Status PushRows(int64_t step, int32_t tensor, std::span<const int64_t> rows,
+                                std::span<const float> gradients) = 0;
+  virtual absl::Status PullRows(int64_t step, int32_t tensor, std::span<const int64_t> rows,
+                                std::span<float> parameters) = 0;
   // The last Pull failed half-way: its target holds parts of two versions.
   virtual bool torn() const = 0;
   // [shard]: the newest version that this worker was given.

@@ -49,7 +49,7 @@ class ShardValues {
   template <typename Each>
   void ForEachRun(int64_t begin, int64_t count, const Each& each) const;
 
-  const Dtype wire_;
+  Dtype wire_;
   int64_t count_ = 0;
   std::vector<Run> runs_;
   std::vector<std::byte> gathered_;   // the shard as it travels

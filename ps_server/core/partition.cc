@@ -176,8 +176,9 @@ std::string Describe(const PsLayout& layout) {
 }
 
 uint64_t FingerprintOf(const PsLayout& layout) {
-  const std::vector<int64_t> words = {static_cast<int64_t>(StateFingerprintOf(layout)),
-                                      static_cast<int64_t>(layout.placement), layout.shards};
+  std::vector<int64_t> words = {static_cast<int64_t>(StateFingerprintOf(layout)),
+                                static_cast<int64_t>(layout.placement), layout.shards};
+  words.insert(words.end(), layout.row_elements.begin(), layout.row_elements.end());
   return Fingerprint64(std::as_bytes(std::span(words)));
 }
 

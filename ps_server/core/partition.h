@@ -58,6 +58,9 @@ struct PsLayout {
   std::vector<int64_t> tensor_counts;  // elements of each tensor, in flat order
   int32_t shards = 1;
   int32_t world_size = 1;
+  // [tensor]: elements of a row of those that are tables (rows.h), 0 for the others; empty: none
+  // is.
+  std::vector<int64_t> row_elements = {};
 };
 // "sync, sums in rank order, f32, sgd ..., 4810 parameters in 6 tensors, split, 2 shards, 4
 // workers" REQUIRES: CountElements is OK.

@@ -174,7 +174,7 @@ absl::Status Shard::On(const InitEvent& event, int64_t /*now_ns*/, ShardOutput* 
 
 absl::Status Shard::On(const PushEvent& event, int64_t now_ns, ShardOutput* output) {
   RETURN_IF_ERROR(CheckSender(event.id));
-  RETURN_IF_ERROR(CheckChunk(event.chunk));
+  if (!event.rows.has_value()) RETURN_IF_ERROR(CheckChunk(event.chunk));
   if (!initialized()) {
     return absl::FailedPreconditionError(
         absl::StrCat("shard ", options_.shard, ": worker ", event.id.worker, " pushes step ",
@@ -197,9 +197,7 @@ absl::Status Shard::On(const PushEvent& event, int64_t now_ns, ShardOutput* outp
         "shard ", options_.shard, ": worker ", event.id.worker, " pushes step ", event.id.step,
         " from version ", event.base, ", its first chunk said ", worker.base));
   }
-  const int64_t count = CountBytes(event.chunk.pieces) / SizeOf(options_.rules.wire_dtype);
-  ASSIGN_OR_RETURN(const Staging::Took took,
-                   worker.staging.Add(event.chunk.offset, count, event.chunk.pieces));
+  ASSIGN_OR_RETURN(const Staging::Took took, Stage(event));
   if (took == Staging::Took::kDuplicate) {
     ++duplicates_;
     return absl::OkStatus();
@@ -207,6 +205,13 @@ absl::Status Shard::On(const PushEvent& event, int64_t now_ns, ShardOutput* outp
   worker.push_end_ns = now_ns;
   if (worker.staging.complete()) OnWhole(event.id, now_ns, output);
   return absl::OkStatus();
+}
+
+absl::StatusOr<Staging::Took> Shard::Stage(const PushEvent& event) {
+  Staging& staging = WorkerOf(event.id).staging;
+  if (event.rows.has_value()) return staging.AddRows(*event.rows, event.chunk.pieces);
+  const int64_t count = CountBytes(event.chunk.pieces) / SizeOf(options_.rules.wire_dtype);
+  return staging.Add(event.chunk.offset, count, event.chunk.pieces);
 }
 
 void Shard::Begin(const PushEvent& event, int64_t now_ns) {

@@ -50,6 +50,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ps_server/core/partition.h"
+#include "ps_server/core/rows.h"
 #include "ps_server/core/rules.h"
 #include "ps_server/core/shard_state.h"
 #include "ps_server/core/staging.h"
@@ -87,6 +88,8 @@ struct PushEvent {
   UpdateId id;
   ShardChunk chunk;
   int64_t base = 0;  // K_OF_N: the version that its gradients were computed from
+  // The chunk's pieces are these rows; it has no offset and total.
+  std::optional<ShardRows> rows = {};
 };
 struct PullEvent {  // reply once the worker's push of id.step is applied; step 0: the start values
   UpdateId id;
@@ -178,6 +181,7 @@ class Shard {
   absl::Status CheckSender(const UpdateId& id) const;
   absl::Status CheckChunk(const ShardChunk& chunk) const;
   absl::Status CheckNext(const UpdateId& push) const;
+  absl::StatusOr<Staging::Took> Stage(const PushEvent& event);
   void Begin(const PushEvent& event, int64_t now_ns);
   void OnWhole(const UpdateId& id, int64_t now_ns, ShardOutput* output);
   void Drop(int32_t worker);

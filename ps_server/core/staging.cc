@@ -1,11 +1,13 @@
 #include "ps_server/core/staging.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "base/numeric/convert.h"
+#include "base/status.h"
 
 namespace lockstep {
 namespace {
@@ -48,12 +50,14 @@ void Staging::Reset(int64_t count, Dtype wire) {
   count_ = count;
   wire_ = wire;
   covered_.clear();
+  tables_.clear();
   staged_ = 0;
 }
 
 absl::StatusOr<Staging::Took> Staging::Add(int64_t offset, int64_t count,
                                            std::span<const Bytes> pieces) {
   const int64_t end = offset + count;
+  RETURN_IF_ERROR(CheckNotByRows(offset, end));
   // The last range that begins before `end` is the only one that can hold the whole chunk.
   const auto after = covered_.lower_bound(end);
   if (after != covered_.begin()) {
@@ -70,14 +74,77 @@ absl::StatusOr<Staging::Took> Staging::Add(int64_t offset, int64_t count,
         absl::StrCat("a push in more than ", kGapsMax, " scattered chunks; send them in order"));
   }
   values_.resize(static_cast<size_t>(count_));
-  float* target = values_.data() + offset;
-  if (wire_ == Dtype::kF32) {
-    CopyPieces(pieces, target);
-  } else {
-    WidenPieces(wire_, pieces, target);
-  }
+  Put(pieces, values_.data() + offset);
   Merge(offset, end);
   staged_ += count;
+  return Took::kNew;
+}
+
+void Staging::Put(std::span<const Bytes> pieces, float* values) const {
+  if (wire_ == Dtype::kF32) {
+    CopyPieces(pieces, values);
+  } else {
+    WidenPieces(wire_, pieces, values);
+  }
+}
+
+absl::Status Staging::CheckNotByRows(int64_t begin, int64_t end) const {
+  for (const auto& [tensor, rows] : tables_) {
+    if (end <= rows.begin || begin >= rows.end) continue;
+    return absl::InvalidArgumentError(absl::StrCat("chunk [", begin, ", ", end,
+                                                   ") has elements of table ", tensor,
+                                                   ", which comes by rows in this push"));
+  }
+  return absl::OkStatus();
+}
+
+// Zeros, where the table's first rows come.
+absl::StatusOr<Staging::Rows*> Staging::RowsOf(const TableRows& table) {
+  const auto known = tables_.find(table.tensor);
+  if (known != tables_.end()) return &known->second;
+  const int64_t end = table.offset + table.elements();
+  const auto after = covered_.lower_bound(end);
+  if (after != covered_.begin() && std::prev(after)->second > table.offset) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rows of table ", table.tensor, ", some elements of which are here already"));
+  }
+  values_.resize(static_cast<size_t>(count_));
+  std::fill(values_.begin() + table.offset, values_.begin() + end, 0.0F);
+  Rows& rows = tables_[table.tensor];
+  rows.begin = table.offset;
+  rows.end = end;
+  rows.here.resize(static_cast<size_t>(table.end - table.begin));
+  return &rows;
+}
+
+absl::StatusOr<Staging::Took> Staging::AddRows(const ShardRows& rows,
+                                               std::span<const Bytes> pieces) {
+  const TableRows& table = rows.table;
+  ASSIGN_OR_RETURN(Rows* const known, RowsOf(table));
+  const auto index = [&table](int64_t row) { return static_cast<size_t>(row - table.begin); };
+  const auto count = static_cast<int64_t>(rows.rows.size());
+  const int64_t again = std::count_if(rows.rows.begin(), rows.rows.end(),
+                                      [&](int64_t row) { return known->here[index(row)]; });
+  if (again == count && (known->closed || !rows.last)) return Took::kDuplicate;
+  if (again > 0 || known->closed) {
+    return absl::InvalidArgumentError(absl::StrCat(count, " rows of table ", table.tensor,
+                                                   ", of which ", again, " are here already",
+                                                   known->closed ? ", after the last ones" : ""));
+  }
+  rows_.resize(static_cast<size_t>(count * table.row_elements));
+  Put(pieces, rows_.data());
+  const float* from = rows_.data();
+  for (const int64_t row : rows.rows) {
+    std::copy_n(from, table.row_elements, values_.begin() + table.OffsetOf(row));
+    from += table.row_elements;
+    known->here[index(row)] = true;
+  }
+  known->count += count;
+  staged_ += count * table.row_elements;
+  if (rows.last) {
+    known->closed = true;
+    staged_ += table.elements() - known->count * table.row_elements;
+  }
   return Took::kNew;
 }
 

@@ -2,7 +2,7 @@
 // Chunks come in any order and are widened to f32 at their place; pieces may be cut anywhere,
 // within an element too. Every element is taken once: a chunk that lies wholly in what is here is a
 // duplicate. Errors: InvalidArgument (a chunk that overlaps in part), ResourceExhausted (too many
-// scattered chunks). Pure.
+// scattered chunks). Rows of a table (rows.h) come by number: those that do not are zeros. Pure.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/numeric/dtype.h"
+#include "ps_server/core/rows.h"
 
 namespace lockstep {
 
@@ -35,19 +36,37 @@ class Staging {
   // REQUIRES: the range lies in the shard, count > 0, `pieces` hold `count` elements.
   absl::StatusOr<Took> Add(int64_t offset, int64_t count, std::span<const Bytes> pieces);
 
+  // Puts rows of a table, whose bytes are `pieces` one after the other; the rest of the table is
+  // zeros once `rows.last` is said. A frame's rows are all new or all duplicates. REQUIRES: the
+  // rows have passed CheckRows, `pieces` hold as many.
+  absl::StatusOr<Took> AddRows(const ShardRows& rows, std::span<const Bytes> pieces);
+
   bool complete() const { return staged_ > 0 && staged_ == count_; }
-  bool empty() const { return staged_ == 0; }
+  bool empty() const { return staged_ == 0 && tables_.empty(); }
   int64_t staged() const { return staged_; }  // elements
   std::vector<float>& values() { return values_; }
   const std::vector<float>& values() const { return values_; }
 
  private:
+  // A table of which rows come.
+  struct Rows {
+    int64_t begin = 0;  // elements [begin, end) of the shard are the table's
+    int64_t end = 0;
+    std::vector<bool> here;  // [row - the first one in the shard]
+    int64_t count = 0;       // of those that are here
+    bool closed = false;
+  };
   void Merge(int64_t begin, int64_t end);
+  void Put(std::span<const Bytes> pieces, float* values) const;
+  absl::StatusOr<Rows*> RowsOf(const TableRows& table);
+  absl::Status CheckNotByRows(int64_t begin, int64_t end) const;
 
   int64_t count_ = 0;
   Dtype wire_ = Dtype::kF32;
   std::vector<float> values_;
   std::map<int64_t, int64_t> covered_;  // begin -> end of what is here; disjoint, not adjacent
+  std::map<int32_t, Rows> tables_;      // by tensor
+  std::vector<float> rows_;             // of one frame
   int64_t staged_ = 0;
 };
 

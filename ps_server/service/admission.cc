@@ -195,6 +195,7 @@ absl::Status Exchange::AdmitWorker(int64_t stream, Seat* seat, const PsFrame& he
   state.incarnation = hello.incarnation();
   state.owed[hello.shard()] = 0;
   seat->workers[static_cast<size_t>(worker)] = {};
+  seat->row_pulls.erase(worker);
   PsFrame welcome = MakeHeader(WELCOME, worker, hello.shard());
   welcome.set_version(seat->copy->version());
   welcome.set_initialized(seat->copy->has_state());
@@ -238,7 +239,8 @@ absl::Status Exchange::CheckLayout(const PsFrame& hello, const std::string& send
       .placement = config_.placement,
       .tensor_counts = {hello.tensor_counts().begin(), hello.tensor_counts().end()},
       .shards = config_.servers,
-      .world_size = config_.world_size};
+      .world_size = config_.world_size,
+      .row_elements = {hello.row_elements().begin(), hello.row_elements().end()}};
   // Before anybody adds up the numbers of a stranger.
   RETURN_IF_ERROR(Annotate(CountElements(layout.tensor_counts).status(), sender));
   if (FingerprintOf(layout) != hello.layout()) {
@@ -248,11 +250,13 @@ absl::Status Exchange::CheckLayout(const PsFrame& hello, const std::string& send
                      hello.description(), "; server has ", Describe(layout)));
   }
   if (layout_.has_value()) {
-    if (layout.tensor_counts == layout_->tensor_counts) return absl::OkStatus();
+    const bool counts = layout.tensor_counts == layout_->tensor_counts;
+    if (counts && layout.row_elements == layout_->row_elements) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat(sender, " and ", layout_of_, " disagree about the model: ",
-                     FirstDifference(layout.tensor_counts, layout_->tensor_counts), " (",
-                     hello.description(), " against ", Describe(*layout_), ")"));
+                     counts ? "its tables have other rows"
+                            : FirstDifference(layout.tensor_counts, layout_->tensor_counts),
+                     " (", hello.description(), " against ", Describe(*layout_), ")"));
   }
   layout_ = layout;
   layout_of_ = sender;
@@ -273,7 +277,9 @@ absl::Status Exchange::Settle() {
   ASSIGN_OR_RETURN(const std::vector<ShardRange> ranges,
                    Partition(layout_->tensor_counts, config_.servers, config_.placement));
   for (auto& [shard, seat] : seats_) {
-    RETURN_IF_ERROR(SeatCopy(&seat, ranges[static_cast<size_t>(shard)]));
+    const ShardRange& range = ranges[static_cast<size_t>(shard)];
+    ASSIGN_OR_RETURN(seat.tables, TablesIn(range, layout_->tensor_counts, layout_->row_elements));
+    RETURN_IF_ERROR(SeatCopy(&seat, range));
   }
   DialSuccessors();
   NoteExposure();
@@ -311,6 +317,7 @@ absl::Status Exchange::SeatCopy(Seat* seat, const ShardRange& range) {
   RETURN_IF_ERROR(entered.fault);
   seat->copy->set_crash_hook(crash_);
   seat->workers.assign(static_cast<size_t>(config_.world_size), {});
+  seat->row_pulls.clear();
   seat->bytes = options.range.count * SizeOf(config_.rules.wire_dtype);
   seat->wire = WireVersions(config_.rules.wire_dtype);
   seat->state_bytes = 0;

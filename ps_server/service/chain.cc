@@ -54,6 +54,7 @@ void Exchange::DialNow(int32_t server, Successor* successor) {
     hello.set_layout(FingerprintOf(*layout_));
     hello.set_description(Describe(*layout_));
     for (const int64_t count : layout_->tensor_counts) hello.add_tensor_counts(count);
+    for (const int64_t row : layout_->row_elements) hello.add_row_elements(row);
     outgoing_.push_back({stream, {.header = std::move(hello)}});
   }
 }

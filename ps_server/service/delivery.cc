@@ -84,10 +84,19 @@ void Exchange::DeliverReply(Seat* seat, const ShardReply& reply) {
   out.header = MakeHeader(PARAMETERS, reply.worker, seat->shard);
   out.header.set_step(reply.step);
   out.header.set_version(reply.version);
-  out.header.set_total(static_cast<int64_t>(reply.parameters->size()));
   out.header.set_rejected(reply.rejected);
-  out.payload = seat->wire.Of(reply.version, reply.parameters);
   out.unit_bytes = SizeOf(config_.rules.wire_dtype);
+  const auto wanted = seat->row_pulls.find(reply.worker);
+  if (wanted != seat->row_pulls.end() && wanted->second.asked) {
+    const Seat::RowPull& pull = wanted->second;
+    out.header.mutable_rows()->set_tensor(pull.table.tensor);
+    out.payload = PayloadOf(reply.parameters, pull.table, pull.rows, config_.rules.wire_dtype);
+    counters_.rows_pulled += static_cast<int64_t>(pull.rows.size());
+    seat->row_pulls.erase(wanted);
+  } else {
+    out.payload = seat->wire.Of(reply.version, reply.parameters);
+  }
+  out.header.set_total(out.payload.bytes / out.unit_bytes);
   ++streams_[found->second].owed[seat->shard];
   unsent_bytes_ += out.payload.bytes;
   outgoing_.push_back({found->second, std::move(out)});

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "ps_server/wire/row_frame.h"
 
 namespace lockstep {
 namespace {
@@ -133,14 +134,28 @@ absl::Status Exchange::OnPush(int64_t stream, Seat* seat, const Frame& frame) {
   const PsFrame& header = frame.header;
   const UpdateId id = {header.worker(), header.incarnation(), header.step(), header.shard()};
   const ShardChunk chunk = {header.offset(), header.total(), frame.payload};
+  std::optional<ShardRows> rows;
+  if (header.has_rows()) {
+    ASSIGN_OR_RETURN(rows, RowsOf(*seat, frame));
+  }
   Seat::Progress& progress = seat->workers[static_cast<size_t>(header.worker())];
   if (progress.step != header.step()) progress = {.step = header.step()};
   const int64_t before_bytes = progress.staged_bytes;
   const int64_t duplicates = counters_.duplicates;
   progress.staged_bytes += frame.payload_bytes;
-  Drive(seat, ShardEvent(PushEvent{id, chunk, header.base()}), stream);
-  if (counters_.duplicates > duplicates) progress.staged_bytes = before_bytes;
+  Drive(seat, ShardEvent(PushEvent{id, chunk, header.base(), rows}), stream);
+  if (counters_.duplicates > duplicates) {
+    progress.staged_bytes = before_bytes;
+  } else if (rows.has_value() && Alive(stream)) {
+    counters_.rows_pushed += static_cast<int64_t>(rows->rows.size());
+  }
   return absl::OkStatus();
+}
+
+absl::StatusOr<ShardRows> Exchange::RowsOf(const Seat& seat, const Frame& frame) {
+  absl::StatusOr<ShardRows> rows = DecodeRows(frame, seat.tables, config_.rules.wire_dtype);
+  if (!rows.ok()) ++counters_.malformed_frames;
+  return rows;
 }
 
 absl::Status Exchange::OnPull(int64_t stream, StreamState* state, Seat* seat, const Frame& frame) {
@@ -149,9 +164,35 @@ absl::Status Exchange::OnPull(int64_t stream, StreamState* state, Seat* seat, co
     return absl::ResourceExhaustedError(
         absl::StrCat("worker ", state->index, " pulls again before its last pull was answered"));
   }
+  if (header.has_rows()) {
+    ASSIGN_OR_RETURN(const bool whole, OnRowPull(seat, frame));
+    if (!whole) return absl::OkStatus();
+  } else {
+    seat->row_pulls.erase(header.worker());
+  }
   const UpdateId id = {header.worker(), header.incarnation(), header.step(), header.shard()};
   Drive(seat, ShardEvent(PullEvent{id}), stream);
   return absl::OkStatus();
+}
+
+// Whether all rows are named. There are no more than the shard has, since they ascend.
+absl::StatusOr<bool> Exchange::OnRowPull(Seat* seat, const Frame& frame) {
+  const PsFrame& header = frame.header;
+  ASSIGN_OR_RETURN(const ShardRows rows, RowsOf(*seat, frame));
+  Seat::RowPull& pull = seat->row_pulls[header.worker()];
+  if (pull.rows.empty() || pull.asked || pull.step != header.step() ||
+      pull.table.tensor != rows.table.tensor) {
+    pull = {.step = header.step(), .table = rows.table, .rows = {}};
+  }
+  if (!pull.rows.empty() && !rows.rows.empty() && rows.rows.front() <= pull.rows.back()) {
+    ++counters_.malformed_frames;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "worker ", header.worker(), " pulls row ", rows.rows.front(), " of table ",
+        rows.table.tensor, " after row ", pull.rows.back(), "; rows are ascending, each once"));
+  }
+  pull.rows.insert(pull.rows.end(), rows.rows.begin(), rows.rows.end());
+  pull.asked = rows.last;
+  return pull.asked;
 }
 
 // Only while nothing is trained, so that no measured step pays for it and its bytes are set-up's.

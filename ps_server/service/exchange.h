@@ -11,6 +11,9 @@
 //             a predecessor: `layout` is the copy's marks() (replication.h)
 //   REPLICATE one Replicate message (core/replication.h) in chunks; `replicated` on the first says
 //             what it is, offset and total count elements; version is that of its update
+//   PUSH, PULL  with `rows`: about rows of a table alone (wire/row_frame.h); a pull may come in
+//   several
+//             frames, the reply is the rows in the order of their numbers
 //   STATE     an encoded ShardState in chunks; offset and total count bytes
 //   REPLICATED  version, and in `push` the sequence
 // Before its first push a worker may measure its link: a PING's payload goes back as a PONG.
@@ -77,7 +80,9 @@ struct PsServerConfig {
 struct PsCounters {
   int64_t malformed_frames = 0;
   int64_t refused_streams = 0;
-  int64_t duplicates = 0;  // chunks
+  int64_t duplicates = 0;   // chunks
+  int64_t rows_pushed = 0;  // of tables, duplicates left out
+  int64_t rows_pulled = 0;
 };
 
 // A stream to a successor, to be opened under this number.
@@ -154,6 +159,8 @@ class Exchange {
   absl::Status FromWorker(int64_t stream, StreamState* state, const Frame& frame);
   absl::Status OnPush(int64_t stream, Seat* seat, const Frame& frame);
   absl::Status OnPull(int64_t stream, StreamState* state, Seat* seat, const Frame& frame);
+  absl::StatusOr<ShardRows> RowsOf(const Seat& seat, const Frame& frame);
+  absl::StatusOr<bool> OnRowPull(Seat* seat, const Frame& frame);
   absl::Status OnPing(int64_t stream, StreamState* state, const Frame& frame);
   PsFrame MakeHeader(PsKind kind, int32_t worker, int32_t shard) const;
   void RefuseLateStrangers(int64_t now_ns);

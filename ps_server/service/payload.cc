@@ -50,6 +50,18 @@ Payload PayloadOf(std::shared_ptr<const ShardState> state) {
   return {owner, encoded.parts, encoded.bytes};
 }
 
+Payload PayloadOf(const SharedParameters& values, const TableRows& table,
+                  std::span<const int64_t> rows, Dtype wire) {
+  const int64_t row_bytes = table.row_elements * SizeOf(wire);
+  std::string bytes(static_cast<size_t>(row_bytes) * rows.size(), '\0');
+  char* to = bytes.data();
+  for (const int64_t row : rows) {
+    Convert(Dtype::kF32, values->data() + table.OffsetOf(row), wire, to, table.row_elements);
+    to += row_bytes;
+  }
+  return PayloadOf(std::move(bytes));
+}
+
 Payload WireVersions::Of(int64_t version, const SharedParameters& parameters) {
   if (dtype_ == Dtype::kF32) return PayloadOf(parameters);
   std::shared_ptr<const Converted> converted = versions_[version].lock();

@@ -8,11 +8,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/numeric/dtype.h"
 #include "proto/parameter_server.pb.h"
+#include "ps_server/core/rows.h"
 #include "ps_server/core/shard_state.h"
 #include "ps_server/core/staging.h"
 
@@ -27,6 +29,10 @@ Payload PayloadOf(std::string bytes);
 Payload PayloadOf(const SharedParameters& values);
 // Its encoding; header and checksum are made here, which reads the whole state once.
 Payload PayloadOf(std::shared_ptr<const ShardState> state);
+
+// These rows of a table in the shard's parameters, in the wire dtype.
+Payload PayloadOf(const SharedParameters& values, const TableRows& table,
+                  std::span<const int64_t> rows, Dtype wire);
 
 // Parameters in the wire dtype. The newest version's are kept, older ones while anybody sends them.
 class WireVersions {

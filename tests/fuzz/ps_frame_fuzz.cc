@@ -31,6 +31,7 @@ PsLayout Layout() {
   layout.shards = 2;
   layout.world_size = kWorkers;
   layout.tensor_counts = {3'000, 2'000};
+  layout.row_elements = {8, 0};  // the first is a table
   return layout;
 }
 
@@ -44,7 +45,20 @@ PsFrame Hello(int32_t sender, int32_t shard, bool from_server) {
   hello.set_from_server(from_server);
   hello.set_layout(FingerprintOf(layout));
   for (const int64_t count : layout.tensor_counts) hello.add_tensor_counts(count);
+  for (const int64_t row : layout.row_elements) hello.add_row_elements(row);
   return hello;
+}
+
+PsFrame StartValues() {
+  const auto ranges = Partition(Layout().tensor_counts, Layout().shards);
+  CHECK(ranges.ok());
+  const std::string zeros(static_cast<size_t>((*ranges)[0].count) * sizeof(float), '\0');
+  PsFrame init;
+  init.set_kind(INIT);
+  init.set_epoch(kEpoch);
+  init.set_total((*ranges)[0].count);
+  init.set_payload(zeros);
+  return init;
 }
 
 // A server that heads shard 0, follows server 1 in shard 1, and has a successor for shard 0.
@@ -79,6 +93,11 @@ void ToServer(const std::string& bytes) {
   for (const Dial& dial : exchange.TakeDials()) send(dial.stream, bytes);
   for (const int64_t stream : {1, 2, 3}) send(stream, bytes);
   exchange.Tick();
+  // The same once the shard can be pushed to.
+  exchange.Opened(5, "");
+  send(5, Hello(0, 0, false).SerializeAsString());
+  send(5, StartValues().SerializeAsString());
+  send(5, bytes);
   // Whoever behaves is still served.
   exchange.Opened(4, "");
   send(4, Hello(1, 0, false).SerializeAsString());

@@ -25,6 +25,7 @@ struct CoreCase {
   std::vector<int32_t> server_of_shard = {0, 1};
   int64_t chunk_bytes = 4'096;
   std::vector<int64_t> versions = {};
+  std::vector<int64_t> row_elements = {};
 };
 
 inline constexpr int32_t kCoreRank = 1;
@@ -57,7 +58,8 @@ class CoreTest : public testing::Test {
                .placement = test.placement,
                .tensor_counts = test.tensors,
                .shards = static_cast<int32_t>(test.server_of_shard.size()),
-               .world_size = 4};
+               .world_size = 4,
+               .row_elements = test.row_elements};
     auto ranges = Partition(layout_.tensor_counts, layout_.shards, layout_.placement);
     CHECK(ranges.ok()) << ranges.status();
     ranges_ = *std::move(ranges);

@@ -54,6 +54,7 @@ class ExchangeTest : public testing::Test {
     frame.set_layout(FingerprintOf(layout));
     frame.set_description(Describe(layout));
     for (const int64_t count : layout.tensor_counts) frame.add_tensor_counts(count);
+    for (const int64_t row : layout.row_elements) frame.add_row_elements(row);
     return frame;
   }
   static PsFrame Data(PsKind kind, int32_t worker, int64_t step, const std::vector<float>& values) {

@@ -174,6 +174,32 @@ TEST(ReadyMadeSpecsTest, Algorithms) {
   }
 }
 
+// One tensor with nine tenths of the bytes: split it is spread evenly; whole, its server and those
+// that are nearly idle are named. What servers count is what they hold.
+TEST(ReadyMadeSpecsTest, Placement) {
+  const TemporaryDir dir;
+  const Compared compared = Compare(dir, {"placement", "--blocks", "1"});
+  ASSERT_EQ(compared.result.exit_code, 0) << compared.result.out << compared.result.err;
+  for (const VariantResult& variant : compared.run.runs()) {
+    const BalanceResult& balance = variant.balance();
+    ASSERT_EQ(balance.server_size(), 4) << variant.id();
+    EXPECT_EQ(balance.hot().name(), "linear0.weight");
+    EXPECT_NEAR(balance.hot().share(), 0.9, 0.005);
+    EXPECT_EQ(variant.replicas().state(), "identical") << variant.id();
+    EXPECT_NEAR(variant.busiest().bytes_per_step() / variant.busiest().formula(), 1, 0.02)
+        << variant.id();
+    for (const ServerShare& share : balance.server()) {
+      EXPECT_NEAR(share.in_per_step() / (4 * share.bytes()), 1, 0.05) << variant.id();
+    }
+  }
+  EXPECT_LE(VariantOf(compared.run, "split").balance().max_over_mean(), 1.1);
+  EXPECT_GT(VariantOf(compared.run, "in_turn").balance().max_over_mean(), 3.5);
+  EXPECT_EQ(VariantOf(compared.run, "in_turn").balance().idle_size(), 3);
+  EXPECT_GT(VariantOf(compared.run, "by_size").balance().max_over_mean(), 3.5);
+  EXPECT_EQ(VariantOf(compared.run, "beside").busiest().formula_text(), "2(n-1)/n S");
+  EXPECT_THAT(compared.result.out, HasSubstr("in_turn is placed in turn: servers hold"));
+}
+
 TEST(ReadyMadeSpecsTest, WorkerLoss) {
   const TemporaryDir dir;
   const Compared compared = Compare(dir, {"worker-loss"});

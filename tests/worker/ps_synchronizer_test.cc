@@ -62,6 +62,14 @@ class ScriptedClient final : public PsClient {
               100.0F * static_cast<float>(step) + script_.lift);
     return absl::OkStatus();
   }
+  absl::Status PushRows(int64_t /*step*/, int32_t /*tensor*/, std::span<const int64_t> /*rows*/,
+                        std::span<const float> /*gradients*/) override {
+    return absl::UnimplementedError("the synchronizer pushes whole gradients");
+  }
+  absl::Status PullRows(int64_t /*step*/, int32_t /*tensor*/, std::span<const int64_t> /*rows*/,
+                        std::span<float> /*parameters*/) override {
+    return absl::UnimplementedError("the synchronizer pulls whole shards");
+  }
   bool torn() const override { return script_.torn; }
   std::vector<int64_t> versions() const override { return {4, 5}; }
   int64_t rejected() const override { return 0; }

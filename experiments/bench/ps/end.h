@@ -5,8 +5,10 @@
 //   grpc  bare streams of byte buffers with the same channel settings and chunks; nothing is added
 //         up, nobody waits for anybody else
 //   tcp   the same over plain sockets, 1 MiB a call
-// Ranks [0, workers) are workers, the others servers. Errors: DeadlineExceeded
-// (limits.sync_timeout_ms), Unavailable; each names the rank. Threads: one calls.
+// With rows, `bytes` are a table's: ps pushes and pulls so many of its rows in a step, spread
+// evenly over it, and the roofs move as many bytes. Ranks [0, workers) are workers, the others
+// servers. Errors: DeadlineExceeded (limits.sync_timeout_ms), Unavailable; each names the rank.
+// Threads: one calls.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +30,8 @@ struct PsEndOptions {
   int workers = 1;
   int servers = 1;
   int64_t bytes = 4;  // whole floats
+  int rows = 0;       // of row_floats each; 0: no table
+  int row_floats = 1;
   std::string token;
   Limits limits;
 
@@ -50,6 +54,8 @@ class PsEnd {
   virtual absl::Status Step() = 0;
   // Servers: returns once `steps` more null steps of every worker are through.
   virtual absl::Status Serve(int64_t steps) = 0;
+  // Servers: rows of tables that were pushed to it, so far.
+  virtual int64_t Rows() const { return 0; }
   // Workers: whether the last step brought what it must.
   virtual bool Correct() const { return true; }
 };

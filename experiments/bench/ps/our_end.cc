@@ -22,9 +22,18 @@ PsLayout LayoutOf(const PsEndOptions& options) {
   layout.rules.optimizer = {
       .learning_rate = 1, .momentum = 0, .divisor = static_cast<float>(options.workers)};
   layout.tensor_counts = {options.bytes / 4};
+  if (options.rows > 0) layout.row_elements = {options.row_floats};
   layout.shards = options.servers;
   layout.world_size = options.workers;
   return layout;
+}
+
+// Spread evenly over the table; none where it is no table.
+std::vector<int64_t> RowsOf(const PsEndOptions& options) {
+  const int64_t all = options.bytes / 4 / options.row_floats;
+  std::vector<int64_t> rows;
+  for (int64_t i = 0; i < options.rows; ++i) rows.push_back(i * all / options.rows);
+  return rows;
 }
 
 class OurServer final : public PsEnd {
@@ -56,6 +65,7 @@ class OurServer final : public PsEnd {
                                 .limits = options_.limits});
   }
   absl::Status Step() override { return absl::InternalError("a server makes no steps"); }
+  int64_t Rows() const override { return service_->counters().rows_pushed; }
 
   absl::Status Serve(int64_t steps) override {
     MutexLock lock(&mu_);
@@ -84,7 +94,10 @@ class OurWorker final : public PsEnd {
       : options_(options),
         clock_(clock),
         abort_(abort),
-        gradients_(static_cast<size_t>(options.bytes / 4), kGradient),
+        rows_(RowsOf(options)),
+        gradients_(rows_.empty() ? static_cast<size_t>(options.bytes / 4)
+                                 : rows_.size() * static_cast<size_t>(options.row_floats),
+                   kGradient),
         parameters_(gradients_.size(), 0.0F) {}
 
   absl::Status Connect(const std::vector<std::string>& addresses) override {
@@ -101,14 +114,18 @@ class OurWorker final : public PsEnd {
     client.layout = LayoutOf(options_);
     client.limits = options_.limits;
     ASSIGN_OR_RETURN(client_, PsClient::Connect(client, clock_, abort_));
-    if (options_.rank == 0) RETURN_IF_ERROR(client_->Init(gradients_));
-    return client_->Pull(0, parameters_);
+    // Of all of the table. They stay until Pull has returned.
+    const std::vector<float> start(options_.rank == 0 ? static_cast<size_t>(options_.bytes / 4) : 0,
+                                   kGradient);
+    if (options_.rank == 0) RETURN_IF_ERROR(client_->Init(start));
+    return Pull();
   }
 
   absl::Status Step() override {
     ++step_;
-    RETURN_IF_ERROR(client_->Push(step_, 0, gradients_));
-    return client_->Pull(step_, parameters_);
+    RETURN_IF_ERROR(rows_.empty() ? client_->Push(step_, 0, gradients_)
+                                  : client_->PushRows(step_, 0, rows_, gradients_));
+    return Pull();
   }
   absl::Status Serve(int64_t /*steps*/) override {
     return absl::InternalError("a worker serves nobody");
@@ -120,10 +137,16 @@ class OurWorker final : public PsEnd {
   }
 
  private:
+  absl::Status Pull() {
+    return rows_.empty() ? client_->Pull(step_, parameters_)
+                         : client_->PullRows(step_, 0, rows_, parameters_);
+  }
+
   const PsEndOptions options_;
   const Clock& clock_;
   const Abort& abort_;
-  std::vector<float> gradients_;  // the start values too
+  const std::vector<int64_t> rows_;
+  std::vector<float> gradients_;
   std::vector<float> parameters_;
   std::unique_ptr<PsClient> client_;  // reads from the above
   int64_t step_ = 0;

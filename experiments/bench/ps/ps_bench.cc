@@ -35,6 +35,8 @@ struct Place {
   int workers = 1;
   int servers = 1;
   int64_t bytes = 4;
+  int rows = 0;  // of a table; 0: a step moves all bytes
+  int row_floats = 0;
 };
 
 // What one contestant's rounds came to.
@@ -45,23 +47,32 @@ struct Contestant {
   std::vector<double> step_us;       // every one of every worker
   std::vector<double> goodput_gb_s;  // [round]: by the median step of its slowest worker
   double cpu_ns = 0;
-  double steps = 0;    // timed ones
-  double wall_ns = 0;  // of the timed ones
+  double steps = 0;                 // timed ones
+  double wall_ns = 0;               // of the timed ones
+  std::vector<double> server_rows;  // [server]: in a step, sum of rounds
   bool correct = true;
   std::string congestion;
 };
 
 // Payload pushed and pulled by all workers in a step.
 double BytesOfStep(const Place& place) {
-  return 2.0 * static_cast<double>(place.bytes) * place.workers;
+  const double one =
+      place.rows > 0 ? 4.0 * place.rows * place.row_floats : static_cast<double>(place.bytes);
+  return 2 * one * place.workers;
 }
 
 void AddRound(const Place& place, const std::vector<TurnReport>& reports, Contestant* contestant) {
   double slowest_us = 0;
   double wall_ns = 0;
+  double rows = 0;
+  contestant->server_rows.resize(static_cast<size_t>(place.servers));
   for (size_t rank = 0; rank < reports.size(); ++rank) {
     contestant->cpu_ns += static_cast<double>(reports[rank].cpu_ns);
-    if (rank >= static_cast<size_t>(place.workers)) continue;
+    if (rank >= static_cast<size_t>(place.workers)) {
+      rows += reports[rank].rows;
+      contestant->server_rows[rank - static_cast<size_t>(place.workers)] += reports[rank].rows;
+      continue;
+    }
     std::vector<double> us;
     double total_ns = 0;
     for (const int64_t time_ns : reports[rank].times_ns) {
@@ -74,6 +85,9 @@ void AddRound(const Place& place, const std::vector<TurnReport>& reports, Contes
     contestant->correct = contestant->correct && reports[rank].correct;
     contestant->congestion = reports[rank].congestion;
   }
+  // What the servers took must be what the workers pushed.
+  const bool ours = contestant->job->spec().engine == kEngines[kOurs];
+  if (ours && rows != static_cast<double>(place.rows) * place.workers) contestant->correct = false;
   contestant->goodput_gb_s.push_back(BytesOfStep(place) / (slowest_us * 1e3));
   contestant->steps += contestant->operations;
   contestant->wall_ns += wall_ns;
@@ -113,6 +127,12 @@ PsBenchRow RowOf(const Place& place, const std::array<Contestant, kEngines.size(
   row.set_busy_cores(ours.wall_ns > 0 ? ours.cpu_ns / ours.wall_ns : 0);
   row.set_congestion_control(ours.congestion);
   row.set_correct(ours.correct);
+  if (place.rows == 0) return row;
+  row.set_rows(place.rows);
+  row.set_row_floats(place.row_floats);
+  for (const double rows : ours.server_rows) {
+    row.add_server_rows(rows / static_cast<double>(ours.goodput_gb_s.size()));
+  }
   return row;
 }
 
@@ -128,7 +148,8 @@ class PsBench {
       for (const int servers : options_.servers) {
         if (bytes / 4 < servers) continue;  // a server without an element
         for (const int workers : options_.workers) {
-          ASSIGN_OR_RETURN(PsBenchRow row, Measure({workers, servers, bytes}));
+          ASSIGN_OR_RETURN(PsBenchRow row,
+                           Measure({workers, servers, bytes, options_.rows, options_.row_floats}));
           rows.push_back(std::move(row));
         }
       }
@@ -162,6 +183,8 @@ class PsBench {
       spec.engine = kEngines[i];
       spec.ranks = place.workers;
       spec.servers = place.servers;
+      spec.rows = place.rows;
+      spec.row_floats = place.row_floats;
       ASSIGN_OR_RETURN((*contestants)[i].job, Job::Start(spec, &host_));
     }
     for (Contestant& contestant : *contestants) RETURN_IF_ERROR(Try(&contestant));
@@ -220,6 +243,27 @@ absl::StatusOr<std::vector<int>> ReadCounts(const char* option, const std::strin
   return counts;
 }
 
+// A table has whole rows, at least as many as a step moves; each server gets some of them.
+absl::Status CheckTables(PsBenchOptions* options) {
+  constexpr int64_t kBlock = 1'024;  // elements between two places where a tensor may be cut
+  if (options->row_floats < 1 || kBlock % options->row_floats != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--row-floats: ", options->row_floats,
+                                                   " must divide ", kBlock,
+                                                   ", so that no row is cut by a server's border"));
+  }
+  const int64_t row_bytes = int64_t{4} * options->row_floats;
+  for (int64_t& bytes : options->bytes) {
+    bytes = bytes / row_bytes * row_bytes;
+    if (bytes / row_bytes >= options->rows) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--rows: ", options->rows, " of a table of ",
+                                                   bytes / row_bytes, " rows of ",
+                                                   options->row_floats, " floats; lower it"));
+  }
+  if (options->rows >= options->servers.back()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--rows: ", options->rows, " for ", options->servers.back(), " servers"));
+}
+
 // Every process keeps a worker's bytes about four times: gradients, parameters, and what is
 // between.
 absl::Status CheckMemory(const PsBenchOptions& options) {
@@ -238,8 +282,12 @@ absl::Status CheckMemory(const PsBenchOptions& options) {
 
 absl::StatusOr<PsBenchOptions> ReadPsOptions(const PsBenchArguments& arguments) {
   PsBenchOptions options;
-  absl::StatusOr<std::vector<int64_t>> sizes =
-      ParseSizes(arguments.quick ? "4,1MiB" : arguments.sizes);
+  if (arguments.rows < 0) return absl::InvalidArgumentError("--rows must be at least 0");
+  const bool table = arguments.rows > 0;
+  std::string text = arguments.sizes;
+  if (text.empty()) text = table ? "1MiB,64MiB" : "4,4KiB,1MiB,64MiB,100MB";
+  if (arguments.quick) text = table ? "1MiB" : "4,1MiB";
+  absl::StatusOr<std::vector<int64_t>> sizes = ParseSizes(text);
   if (!sizes.ok()) return Annotate(sizes.status(), "--sizes");
   for (const int64_t bytes : *sizes) {
     const int64_t whole = std::max<int64_t>(4, bytes / 4 * 4);  // floats
@@ -249,6 +297,9 @@ absl::StatusOr<PsBenchOptions> ReadPsOptions(const PsBenchArguments& arguments) 
                    ReadCounts("workers", arguments.quick ? "1,2" : arguments.workers));
   ASSIGN_OR_RETURN(options.servers,
                    ReadCounts("servers", arguments.quick ? "1" : arguments.servers));
+  options.rows = arguments.rows;
+  options.row_floats = arguments.row_floats;
+  if (table) RETURN_IF_ERROR(CheckTables(&options));
   if (arguments.rounds < 1 || arguments.timeout_ms < 1) {
     return absl::InvalidArgumentError("--rounds and --timeout-ms must be at least 1");
   }

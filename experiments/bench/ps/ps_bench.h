@@ -19,9 +19,11 @@ namespace lockstep {
 
 // As typed.
 struct PsBenchArguments {
-  std::string sizes = "4,4KiB,1MiB,64MiB,100MB";
+  std::string sizes = {};  // empty: a few of each magnitude
   std::string workers = "1,2,4";
   std::string servers = "1,2";
+  int rows = 0;  // of a table of so many bytes, in a step; 0: no table
+  int row_floats = 64;
   int rounds = 7;
   int64_t timeout_ms = 30'000;
   bool json = false;
@@ -31,6 +33,8 @@ struct PsBenchOptions {
   std::vector<int64_t> bytes;
   std::vector<int> workers;  // ascending
   std::vector<int> servers;
+  int rows = 0;
+  int row_floats = 0;
   int rounds = 7;
   int64_t timeout_ms = 30'000;
   int64_t turn_ms = 100;  // about so long one contestant measures before the next has its turn

@@ -1,6 +1,10 @@
 // The table of `lockstep bench ps`.
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/byte_size.h"
 #include "experiments/analyse/format.h"
 #include "experiments/bench/ps/ps_bench.h"
@@ -39,6 +43,20 @@ std::string KneeText(const PsBenchKnee& knee) {
                       "\n");
 }
 
+// How the rows of a step fell to the servers; nothing where there are none.
+std::string RowsText(const PsBenchFile& file) {
+  std::string text;
+  for (const PsBenchRow& row : file.rows()) {
+    if (row.rows() == 0) continue;
+    std::vector<std::string> counts;
+    for (const double rows : row.server_rows()) counts.push_back(Significant(rows, 3));
+    absl::StrAppend(&text, "  ", BytesText(static_cast<int64_t>(row.bytes())), ", ",
+                    Counted(row.workers(), "worker"), ", ", row.rows(), " rows of ",
+                    row.row_floats(), " floats each: ", absl::StrJoin(counts, " + "), "\n");
+  }
+  return text.empty() ? "" : absl::StrCat("\nRows that each server took in a step\n", text);
+}
+
 }  // namespace
 
 std::string PsBenchText(const PsBenchFile& file) {
@@ -53,6 +71,7 @@ std::string PsBenchText(const PsBenchFile& file) {
   for (const PsBenchRow& row : file.rows()) text += RowText(row);
   absl::StrAppend(&text, "\nKnee: from how many workers on more of them add less than a tenth\n");
   for (const PsBenchKnee& knee : file.knees()) text += KneeText(knee);
+  text += RowsText(file);
   for (const std::string& note : file.notes()) absl::StrAppend(&text, "Note: ", note, "\n");
   return text;
 }

@@ -35,8 +35,10 @@ class PsRank final : public TurnTaker {
     TurnReport report;
     RETURN_IF_ERROR(Work(turn.warmup).status());
     const int64_t cpu_start_ns = ProcessCpuNs();
+    const int64_t rows = end_->Rows();
     ASSIGN_OR_RETURN(report.times_ns, Work(turn.operations));
     report.cpu_ns = ProcessCpuNs() - cpu_start_ns;
+    report.rows = static_cast<double>(end_->Rows() - rows) / turn.operations;
     report.correct = !turn.check || end_->Correct();
     report.congestion = LookAtTcpSockets().congestion;
     return report;
@@ -68,9 +70,14 @@ int Main(int argc, char** argv) {
   app.add_option("--servers", options.servers, "of them")->required();
   app.add_option("--token", options.token, "secret of this run");
   app.add_option("--bytes-max", options.bytes, "of one worker's gradients")->required();
+  app.add_option("--rows", options.rows, "of a table, in a step");
+  app.add_option("--row-floats", options.row_floats, "of a row");
   app.add_option("--timeout-ms", options.limits.sync_timeout_ms, "of one step");
   if (const std::optional<int> code = ParseFlags(&app, argc, argv)) return *code;
   options.workers = world_size - options.servers;
+  if (options.rows > 0 && options.engine != "ps") {
+    options.bytes = int64_t{4} * options.rows * options.row_floats;
+  }
   const RankPlace place = {"ps_rank", control, options.rank, world_size};
   return RunRank(
       place,

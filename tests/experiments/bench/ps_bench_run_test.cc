@@ -35,6 +35,28 @@ TEST(PsBenchRunTest, EveryParameterIsRightAndTheJsonSaysSo) {
   EXPECT_EQ(file.knees_size(), 5);
 }
 
+// Rows of a table: each server takes its own, and together all that were pushed.
+TEST(PsBenchRunTest, RowsComeBackAndTheServersCountsAddUp) {
+  const CommandResult result = RunCommand(
+      {BinDir() + "/lockstep", "bench", "ps", "--sizes", "1MiB", "--workers", "1,2", "--servers",
+       "3", "--rows", "100", "--row-floats", "64", "--rounds", "2", "--json"},
+      100);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  PsBenchFile file;
+  ASSERT_THAT(FromJson(result.out, {"bench file", kBenchSchema}, &file), IsOk());
+  ASSERT_EQ(file.rows_size(), 2);
+  for (const PsBenchRow& row : file.rows()) {
+    EXPECT_TRUE(row.correct()) << row.DebugString();
+    ASSERT_EQ(row.server_rows_size(), 3);
+    double sum = 0;
+    for (const double rows : row.server_rows()) {
+      EXPECT_GT(rows, 30 * row.workers());
+      sum += rows;
+    }
+    EXPECT_EQ(sum, 100 * row.workers());
+  }
+}
+
 TEST(PsBenchRunTest, BadUsageIsSaid) {
   const CommandResult result =
       RunCommand({BinDir() + "/lockstep", "bench", "ps", "--workers", "none"}, 20);

@@ -23,6 +23,15 @@ TEST(PsBenchOptionsTest, SizesAreWholeFloatsEachOnce) {
   EXPECT_THAT(options->servers, ElementsAre(2));
 }
 
+TEST(PsBenchOptionsTest, ATableHasWholeRows) {
+  const auto options =
+      ReadPsOptions({.sizes = "1000,1KiB", .servers = "2", .rows = 3, .row_floats = 64});
+  ASSERT_THAT(options, IsOk());
+  EXPECT_THAT(options->bytes, ElementsAre(768, 1024));
+  EXPECT_EQ(options->rows, 3);
+  EXPECT_THAT(ReadPsOptions({.rows = 3})->bytes, ElementsAre(1 << 20, 64 << 20));
+}
+
 struct BadCase {
   const char* name;
   PsBenchArguments arguments;
@@ -39,7 +48,11 @@ INSTANTIATE_TEST_SUITE_P(
                     BadCase{"NoWorkers", {.workers = ""}, "--workers: empty"},
                     BadCase{"ManyWorkers", {.workers = "1,17"}, "--workers: '17' must be"},
                     BadCase{"NoServer", {.servers = "0"}, "--servers: '0' must be"},
-                    BadCase{"NoRound", {.rounds = 0}, "--rounds"}),
+                    BadCase{"NoRound", {.rounds = 0}, "--rounds"},
+                    BadCase{"CutRows", {.rows = 5, .row_floats = 48}, "--row-floats: 48 must"},
+                    BadCase{"SmallTable", {.sizes = "1KiB", .rows = 5}, "table of 4 rows of 64"},
+                    BadCase{"AServerWithoutRows", {.servers = "3", .rows = 2}, "2 for 3 servers"},
+                    BadCase{"NoRows", {.rows = -1}, "--rows must be"}),
     [](const auto& test) { return std::string(test.param.name); });
 
 PsBenchRow Row(int workers, double goodput, double busy_cores, int servers = 1) {

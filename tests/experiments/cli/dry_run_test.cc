@@ -14,6 +14,7 @@ namespace {
 
 using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 
 std::string Plan(const std::vector<std::string>& set, const DryRun& dry_run) {
   const LoadedSpec loaded = LoadSpec(*FindSpec("quickstart"), {.set = set});
@@ -50,6 +51,25 @@ TEST(DryRunTest, ASweepHasARowForEverySize) {
   EXPECT_THAT(plan, ContainsRegex("ring-n4 +4 +0 +4 +5 +510,012 = 2.n-1./n S\n"));
   EXPECT_THAT(plan, HasSubstr("the coordinator's on h:7000."));
   EXPECT_THAT(plan, HasSubstr("Results would go to here."));
+}
+
+TEST(DryRunTest, WarnsOfAServerThatHoldsTooMuch) {
+  const std::vector<std::string> hot = {"model.mlp.layers=[64, 4096, 10]"};
+  EXPECT_THAT(Plan(hot, {}), Not(HasSubstr("Warning")));
+  std::vector<std::string> in_turn = hot;
+  in_turn.push_back("variant[1].ps.placement=IN_TURN");
+  const std::string plan = Plan(in_turn, {});
+  EXPECT_THAT(plan,
+              HasSubstr("Warning: ps_sync is placed in turn: servers hold 1.21 and 0.0164 MB, "
+                        "largest over mean 1.97; linear0.weight has 85 % of the bytes, on "
+                        "server 0; nearly idle: server 1; placement SPLIT would"));
+}
+
+TEST(DryRunTest, CountsALinkOfAHost) {
+  const std::string plan = Plan({"variant[1].ps.hosts=COLOCATED"}, {});
+  EXPECT_THAT(plan,
+              ContainsRegex("ps_sync +4 +2 +6 +7 +340,008 = S; each server 680,016 = n S / s; "
+                            "busiest link 6[0-9]{2},[0-9]{3} = .*n-2.* S"));
 }
 
 TEST(DryRunTest, ExactCollectivesSendIntegers) {

@@ -38,6 +38,35 @@ TEST(BytesTest, BusiestLinkHasItsLaw) {
   EXPECT_THAT(BytesHtml(MakeView(run)), HasSubstr("<table id=\"bytes\""));
 }
 
+TEST(BalanceTest, EveryServerHasItsRow) {
+  RunFile run = Golden("normal");
+  EXPECT_EQ(BalanceHtml(MakeView(run)), "") << "older runs do not say";
+  BalanceResult& balance = *Find(run, "ps_sync").mutable_balance();
+  balance.set_placement("in turn");
+  balance.set_max_over_mean(1.8);
+  for (const double bytes : {900'000, 100'000}) {
+    ServerShare& share = *balance.add_server();
+    share.set_bytes(bytes);
+    share.set_tensors(3);
+  }
+  balance.mutable_server(0)->set_in_per_step(3'600'000);
+  balance.add_idle(1);
+  balance.mutable_hot()->set_name("linear0.weight");
+  balance.mutable_hot()->set_share(0.85);
+  balance.mutable_hot()->add_server(0);
+  const std::string html = Plain(BalanceHtml(MakeView(run)));
+  EXPECT_THAT(html, HasSubstr("One server holds more than its part"));
+  const std::string rows = Between(html, "<table id=\"servers\"", "</table>");
+  EXPECT_THAT(rows, HasSubstr("0.900 MB"));
+  EXPECT_THAT(rows, HasSubstr("3.60 MB"));
+  EXPECT_THAT(rows, HasSubstr("nearly idle"));
+  EXPECT_THAT(html, HasSubstr("linear0.weight has 85 % of the bytes, on server 0; nearly idle: "
+                              "server 1."));
+  EXPECT_THAT(Render(run), HasSubstr("<table id=\"servers\""));
+  balance.set_max_over_mean(1.02);
+  EXPECT_THAT(BalanceHtml(MakeView(run)), HasSubstr("Every server holds an equal part"));
+}
+
 TEST(ThroughputTest, OneSizeHasRowsSeveralHaveLines) {
   EXPECT_THAT(ThroughputHtml(MakeView(Golden("normal"))), HasSubstr("<figure id=\"throughput\""));
   const std::string swept = ThroughputHtml(MakeView(Golden("sweep")));

@@ -56,6 +56,7 @@ const std::map<std::string, std::set<std::string>> kAccepted = {
     {"variant.ps.late", {"DROP", "APPLY"}},
     {"variant.ps.scale_by_staleness", {"false", "true"}},
     {"variant.ps.placement", {"SPLIT", "IN_TURN", "BY_SIZE"}},
+    {"variant.ps.hosts", {"OWN", "SHARED", "COLOCATED"}},
     {"variant.ps.replicas", {"2"}},
     {"variant.ps.aggregated", {"false", "true"}},
     {"variant.ps.snapshot_every", {"7"}},
@@ -207,6 +208,7 @@ class EveryField {
     if (field == "rate" || field == "scale_by_staleness") return "mode: ASYNC";
     if (field == "replicas" || field == "aggregated") return "policy: CHAIN servers: 4";
     if (field == "snapshot_every") return "policy: SNAPSHOT";
+    if (field == "servers_per_host") return "hosts: SHARED";
     return "";
   }
 

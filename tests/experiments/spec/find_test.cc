@@ -114,8 +114,8 @@ TEST(FindSpecTest, UnknownNameListsTheKnownOnes) {
   EXPECT_THAT(FindSpec("quikstart"),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        "spec \"quikstart\": no file and no ready-made spec of that name; did you "
-                       "mean \"quickstart\"? Known specs: algorithms, failures, quickstart, "
-                       "server-loss, staleness, worker-loss"));
+                       "mean \"quickstart\"? Known specs: algorithms, failures, placement, "
+                       "quickstart, server-loss, staleness, worker-loss"));
 }
 
 TEST(FindSpecTest, RefusesWhatIsNoFile) {

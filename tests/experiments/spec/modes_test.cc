@@ -72,6 +72,15 @@ const BadSpec kConflicts[] = {
      "ps { servers: 2 }",
      "ps { servers: 2 policy: CHAIN replicas: 2 }",
      {{7, {"variant[1].ps.replicas: 2 conflicts with 2 servers", "write servers: 3 or more"}}}},
+    {"ServersBesideTooFewWorkers",
+     "ps { servers: 2 }",
+     "ps { servers: 5 hosts: COLOCATED servers_per_host: 2 }",
+     {{7,
+       {"variant[1].ps.hosts: COLOCATED conflicts with 5 servers and 4 workers: each server is "
+        "beside a worker"}},
+      {7,
+       {"variant[1].ps.servers_per_host: conflicts with hosts COLOCATED: only hosts SHARED have "
+        "more than one server; remove servers_per_host"}}}},
     {"WholeTensorsForTooManyServers",
      "ps { servers: 2 }",
      "ps { servers: 5 placement: IN_TURN }",
