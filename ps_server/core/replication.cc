@@ -65,7 +65,7 @@ void ShardCopy::Enter(const ChainPlace& place) {
 
 uint64_t ShardCopy::marks() const {
   if (!shard_.initialized()) return 0;
-  std::vector<int64_t> marks;
+  std::vector<int64_t> marks = {shard_.round()};
   for (const WorkerMark& mark : shard_.worker_marks()) {
     marks.insert(marks.end(), {mark.last_step, mark.dropped, mark.rejected ? 1 : 0});
   }

@@ -89,7 +89,7 @@ struct Replicate {
   int64_t sequence = 0;  // of this chain and epoch, from 1. kBegin, kMember: the newest one before;
                          // 0: kPush, kAttach: not in a state, sent before kBegin
   std::vector<UpdateId> pushes = {};  // identities it is made of, in rank order
-  int64_t base = 0;                   // kPush: version that its gradients were computed from
+  int64_t base = 0;                   // kPush: PushEvent::base; kUpdate: the round it leads to
   std::shared_ptr<const std::vector<float>> payload = nullptr;
 };
 // One push's message without a payload; its sequence is given where it is sent.

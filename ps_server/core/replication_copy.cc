@@ -112,7 +112,7 @@ absl::Status ShardCopy::Follow(const Replicate& message, int64_t now_ns, CopyOut
     case Kind::kUpdate: {
       Crash(CrashPoint::kReceivedNotApplied, id.step);
       ASSIGN_OR_RETURN(ShardUpdate update,
-                       shard_.ApplySum(message.pushes, *message.payload, now_ns));
+                       shard_.ApplySum(message.pushes, message.base, *message.payload, now_ns));
       NoteUpdate(std::move(update), output);
       return absl::OkStatus();
     }

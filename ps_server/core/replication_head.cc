@@ -82,6 +82,7 @@ void ShardCopy::Lead(const ShardEvent& event, bool was_initialized, ShardOutput*
       Emit({.kind = Kind::kUpdate,
             .version = version(),
             .pushes = shard->update->ids,
+            .base = shard_.round(),
             .payload = std::move(shard->sum)},
            output);
     }

@@ -1,4 +1,5 @@
 // The part of Shard that answers pulls, and gives up those that have waited too long.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,8 @@ void Shard::Reply(int64_t now_ns, ShardOutput* output) {
                               .version = kept ? kept_.version : version_,
                               .parameters = kept ? kept_.parameters : parameters_,
                               .rejected = worker.rejected && worker.pull->step == worker.last_step,
+                              // Of kept ones only SYNC's and the start values have one.
+                              .round = kept ? std::min(round_, kept_.version) : round_,
                               .least_step = kept ? kept_.step : least_step,
                               .blocked_ns = now_ns - worker.pull->blocked_ns.value_or(now_ns)};
     policy_->OnRead(reply.worker, reply.version, reply.least_step, now_ns);

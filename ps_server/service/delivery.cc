@@ -86,6 +86,7 @@ void Exchange::DeliverReply(Seat* seat, const ShardReply& reply) {
   out.header.set_version(reply.version);
   out.header.set_total(static_cast<int64_t>(reply.parameters->size()));
   out.header.set_rejected(reply.rejected);
+  out.header.set_base(reply.round);
   out.payload = seat->wire.Of(reply.version, reply.parameters);
   out.unit_bytes = SizeOf(config_.rules.wire_dtype);
   ++streams_[found->second].owed[seat->shard];
@@ -93,11 +94,11 @@ void Exchange::DeliverReply(Seat* seat, const ShardReply& reply) {
   outgoing_.push_back({found->second, std::move(out)});
 }
 
-// Of all workers in SYNC and K_OF_N, where it is the version; else of the one that is furthest
+// Of all workers in SYNC and K_OF_N, where it is the round; else of the one that is furthest
 // behind.
 int64_t Exchange::CutStepOf(const Seat& seat) const {
+  if (!AppliesAlone(config_.rules.mode)) return seat.copy->shard().round();
   int64_t step = seat.copy->version();
-  if (!AppliesAlone(config_.rules.mode)) return step;
   for (int32_t w = 0; w < config_.world_size; ++w) {
     if (present(w)) step = std::min(step, seat.copy->shard().last_step(w));
   }
