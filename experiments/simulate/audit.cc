@@ -101,7 +101,7 @@ bool SimAudit::WasAway(int32_t worker, int64_t before_epoch) const {
 // successor has not, is made.
 void SimAudit::NoteSkips(int64_t epoch, const Seat& seat, const ShardState& state,
                          const std::string& what) {
-  if (options_.rules.mode != PsMode::kBounded || state.version == 0) return;
+  if (options_.rules.mode != PsMode::kBounded) return;
   auto& skips = skips_[seat.shard];
   if (seat.place.head) {
     std::erase_if(skips, [&state](const auto& skip) {
@@ -112,7 +112,7 @@ void SimAudit::NoteSkips(int64_t epoch, const Seat& seat, const ShardState& stat
   const uint64_t content = ContentOf(*state.parameters);
   const auto known =
       std::find_if(first, last, [&](const auto& each) { return each.second.content == content; });
-  if (known == last) return;  // Find says so
+  if (known == last) return;  // the start values, or Find says so
   const std::vector<bool>& present = present_.at(epoch);
   int64_t furthest = 0;
   for (size_t w = 0; w < present.size(); ++w) {

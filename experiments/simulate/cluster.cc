@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "experiments/simulate/audit.h"
@@ -258,16 +262,29 @@ class Cluster {
     const bool begun = first_go_ns_ >= 0;  // a group that never began is not rebuilt
     if (!begun || (ps.policy() == Ps::NONE && ps.on_worker_loss() == Ps::STOP)) return;
     if (absl::StrContains(why, "no worker is left")) return;
-    for (int32_t shard = 0; shard < options_.run.servers(); ++shard) {
-      if (!absl::StrContains(why, absl::StrCat("shard ", shard, " is lost"))) continue;
+    const std::set<int32_t> given_up = GivenUp(why);
+    if (given_up.empty()) audit_.Break(absl::StrCat("the run gave up: ", why));
+    // Beyond what the policy survives, and said so.
+    for (const int32_t shard : given_up) {
       const int64_t holder = HolderOf(shard);
-      if (holder != 0) {
-        audit_.Break(absl::StrCat("the run gave shard ", shard, " up, but process ", holder,
-                                  " has it: ", why));
-      }
-      return;  // beyond what a chain survives, and said so
+      if (holder == 0) continue;
+      audit_.Break(absl::StrCat("the run gave shard ", shard, " up, but process ", holder,
+                                " has it: ", why));
     }
-    audit_.Break(absl::StrCat("the run gave up: ", why));
+  }
+
+  // "shard 2 is lost", "shards 0, 1 and 2 are lost".
+  std::set<int32_t> GivenUp(const std::string& why) const {
+    std::set<int32_t> shards;
+    const size_t end = std::min(why.find(" is lost: "), why.find(" are lost: "));
+    const size_t begin = end == std::string::npos ? end : why.rfind("shard", end);
+    if (begin == std::string::npos) return shards;
+    const std::string named = why.substr(begin, end - begin);
+    for (const absl::string_view word : absl::StrSplit(named, absl::ByAnyChar(" ,"))) {
+      int32_t shard = 0;
+      if (absl::SimpleAtoi(word, &shard)) shards.insert(shard);
+    }
+    return shards;
   }
 
   // A server that is in its place and has the whole state of the shard; 0: none.

@@ -43,7 +43,7 @@ class KOfN final : public UpdatePolicy {
 
  private:
   bool AtWork(const ShardWorker& worker) const {
-    return worker.present && (steps_ == 0 || worker.last_step < steps_);
+    return worker.present && !worker.redoes && (steps_ == 0 || worker.last_step < steps_);
   }
 
   const int64_t k_;

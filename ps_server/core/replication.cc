@@ -123,6 +123,9 @@ void ShardCopy::BeginLink(CopyOutput* output) {
     const UpdateId id = {static_cast<int32_t>(r), incarnations_[r], 0, options_.shard};
     if (incarnations_[r] < 0) continue;
     output->to_successor.push_back(About(Kind::kAttach, version(), id));
+    if (!shard_.redoes(id.worker)) continue;
+    output->to_successor.push_back(About(Kind::kRead, version(), id));
+    output->to_successor.back().pushes.front().step = shard_.last_step(id.worker) - 1;
   }
   for (const Replicate& push : staged_) {
     if (push.payload == nullptr) continue;

@@ -88,6 +88,9 @@ void ShardCopy::Lead(const ShardEvent& event, bool was_initialized, ShardOutput*
     }
     NoteUpdate(std::move(shard->update), output);
   }
+  if (const auto* pull = std::get_if<PullEvent>(&event); pull && shard->refusals.empty()) {
+    if (shard_.redoes(pull->id.worker)) Emit(About(Kind::kRead, version(), pull->id), output);
+  }
   if (!AppliesAlone(options_.rules.mode)) return;
   for (const ShardReply& reply : shard->replies) {
     const auto worker = static_cast<size_t>(reply.worker);

@@ -116,6 +116,7 @@ absl::Status Shard::On(const AttachEvent& event, int64_t /*now_ns*/, ShardOutput
     ResetStaging(&known.staging);
   }
   known.incarnation = event.incarnation;
+  known.redoes = false;
   known.pull.reset();
   if (event.worker == 0 && !initialized()) ResetStaging(&start_values_);
   return absl::OkStatus();
@@ -225,6 +226,7 @@ void Shard::Begin(const PushEvent& event, int64_t now_ns) {
 void Shard::OnWhole(const UpdateId& id, int64_t now_ns, ShardOutput* output) {
   ShardWorker& worker = WorkerOf(id);
   worker.late = options_.rules.mode == PsMode::kKOfN && worker.base < round_;
+  worker.redoes = false;
   output->staged = id;
   if (options_.whole_pushes) {
     output->push = std::make_shared<const std::vector<float>>(worker.staging.values());
@@ -245,6 +247,7 @@ absl::Status Shard::On(const RegroupEvent& event, int64_t /*now_ns*/, ShardOutpu
   }
   dead_ = absl::OkStatus();
   for (ShardWorker& worker : workers_) {
+    worker.redoes = false;
     worker.pull.reset();
     ResetStaging(&worker.staging);
   }

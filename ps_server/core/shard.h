@@ -158,6 +158,9 @@ class Shard {
   int64_t version() const { return version_; }
   // SYNC, K_OF_N: updates that ended a round: all but those of one late push. ASYNC, BOUNDED: 0.
   int64_t round() const { return round_; }
+  // K_OF_N: this worker makes steps again that are done here, and is not waited for until it is
+  // through: it said so by a pull of a step before its last one.
+  bool redoes(int32_t worker) const { return workers_[static_cast<size_t>(worker)].redoes; }
   bool initialized() const { return parameters_ != nullptr; }
   int64_t last_step(int32_t worker) const {
     return workers_[static_cast<size_t>(worker)].last_step;

@@ -18,6 +18,9 @@ absl::Status Shard::On(const PullEvent& event, int64_t now_ns, ShardOutput* /*ou
                                                    event.id.worker, " pulls step ", event.id.step,
                                                    ", its last applied one is ", worker.last_step));
   }
+  // It is told where it stands before its group begins, when nobody has pushed: no round ends here.
+  const bool goes_back = event.id.step < worker.last_step;
+  worker.redoes = worker.redoes || (options_.rules.mode == PsMode::kKOfN && goes_back);
   // A pull that is asked again replaces the first: one reply is owed to a worker at any time.
   worker.pull = ShardWorker::Pull{event.id.step, now_ns, {}};
   if (options_.rules.mode == PsMode::kSync && event.id.step < version_ && !ReadsKept(worker)) {

@@ -28,6 +28,7 @@ struct ShardWorker {
   int64_t dropped = 0;        // pushes
   bool rejected = false;      // the push of last_step was dropped
   bool present = true;        // in the group
+  bool redoes = false;        // K_OF_N: it makes steps again that are done here
   Staging staging;            // of last_step + 1
   int64_t base = 0;           // K_OF_N: round that the staged gradients were computed from
   bool late = false;          // K_OF_N: the staged push is whole, and its round is over
@@ -82,7 +83,9 @@ std::unique_ptr<UpdatePolicy> MakeBounded(int32_t world_size, int64_t staleness)
 // made from rounds up to r, as no shard had given its worker less than its label; if it is answered
 // here its worker waits at another shard with a push that is not late there, so that is of a round
 // of at least r, thus of r, and would have been part of the update that ends r here, or still be
-// here. So all who can push are here, and the round ends.
+// here. So all who can push are here, and the round ends. But for those who went back in a new
+// group to a step that is done here and not at another shard (`redoes`): they push nothing here
+// before they are answered there, so they are not waited for.
 std::unique_ptr<UpdatePolicy> MakeKOfN(const PsRules& rules);
 
 }  // namespace lockstep
