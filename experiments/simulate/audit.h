@@ -96,6 +96,7 @@ class SimAudit {
   void OnCopy(int64_t process, int64_t epoch, const Seat& seat);
   // BOUNDED: steps that a worker missed while it was away.
   void NoteSkips(int64_t epoch, const Seat& seat, const ShardState& state, const std::string& what);
+  void NoteAbsent(int32_t shard, const std::vector<WorkerMark>& marks);
   bool WasAway(int32_t worker, int64_t before_epoch) const;
   // A worker that has made `step` at this shard stands there, the steps that it missed left out.
   int64_t StandsAt(int32_t shard, int32_t worker, int64_t step) const;

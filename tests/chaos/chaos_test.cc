@@ -12,7 +12,8 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kSeeds = kFullTier ? 125 : 7;  // of each mode and policy: 1,000 in all
+// Of each of the eight pairs of a mode and a policy: 1,000 or 100,000 plans in all.
+constexpr int64_t kSeeds = kLongTier ? 12'500 : kFullTier ? 125 : 7;
 
 std::string Told(const ChaosReport& report) {
   return absl::StrJoin(report.failures, "\n", [](std::string* out, const ChaosFailure& each) {
