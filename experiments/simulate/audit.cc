@@ -67,19 +67,17 @@ void SimAudit::OnCopy(int64_t process, int64_t epoch, const Seat& seat) {
   const bool moved = seen.version == nullptr || seen.version->number != seat.copy->version();
   if (!moved && seen.epoch == epoch && options_.rules.mode != PsMode::kKOfN) return;
   const ShardState state = seat.copy->Save();
+  const std::string what = absl::StrCat("shard ", shard, " version ", state.version, " at process ",
+                                        process, ", epoch ", epoch, ": ");
   NoteDrops(epoch, seat, seen, state);
   const bool restored = restores_.contains(epoch) && seat.place.head;
   if (restored && rewound_.emplace(epoch, shard).second) {
-    ledger_.Rewound(epoch, shard, state.version);
-    // A drop makes no version, so what was told of one may be void though the version is not.
-    std::erase_if(told_[shard], [&state](const Telling& told) {
-      return told.rejected && told.version == state.version &&
-             told.step > state.workers[static_cast<size_t>(told.worker)].last_step;
-    });
+    std::vector<int64_t> last_steps;
+    for (const WorkerMark& mark : state.workers) last_steps.push_back(mark.last_step);
+    ledger_.Rewound(epoch, shard, state.version, std::move(last_steps));
     seen = {};
   }
-  const std::string what = absl::StrCat("shard ", shard, " version ", state.version, " at process ",
-                                        process, ", epoch ", epoch, ": ");
+  if (seen.epoch != epoch) NoteSkips(epoch, seat, state, what);
   std::vector<UpdateId> ids;
   if (const Version* const version = Find(seen, state, &ids, what)) {
     if (moved && !ids.empty()) {
@@ -90,6 +88,56 @@ void SimAudit::OnCopy(int64_t process, int64_t epoch, const Seat& seat) {
   }
   seen.marks = state.workers;
   seen.epoch = epoch;
+}
+
+bool SimAudit::WasAway(int32_t worker, int64_t before_epoch) const {
+  return std::any_of(present_.begin(), present_.end(), [&](const auto& group) {
+    return group.first < before_epoch && !group.second[static_cast<size_t>(worker)];
+  });
+}
+
+// At the first sight of a copy in an epoch. It may only be somebody who was away in an earlier one,
+// and not be put further than the bound asks for. What a head that is gone had skipped, and its
+// successor has not, is made.
+void SimAudit::NoteSkips(int64_t epoch, const Seat& seat, const ShardState& state,
+                         const std::string& what) {
+  if (options_.rules.mode != PsMode::kBounded) return;
+  auto& skips = skips_[seat.shard];
+  if (seat.place.head) {
+    std::erase_if(skips, [&state](const auto& skip) {
+      return skip.second > state.workers[static_cast<size_t>(skip.first)].last_step;
+    });
+  }
+  const auto [first, last] = shelves_[seat.shard].equal_range(state.version);
+  const uint64_t content = ContentOf(*state.parameters);
+  const auto known =
+      std::find_if(first, last, [&](const auto& each) { return each.second.content == content; });
+  if (known == last) return;  // the start values, or Find says so
+  const std::vector<bool>& present = present_.at(epoch);
+  int64_t furthest = 0;
+  for (size_t w = 0; w < present.size(); ++w) {
+    if (present[w]) furthest = std::max(furthest, state.workers[w].last_step);
+  }
+  for (size_t w = 0; w < present.size(); ++w) {
+    const auto worker = static_cast<int32_t>(w);
+    const int64_t stood = StandsAt(seat.shard, worker, known->second.marks[w].last_step);
+    const int64_t stands = state.workers[w].last_step;
+    if (stands <= stood) continue;
+    const bool allowed =
+        present[w] && WasAway(worker, epoch) && stands <= furthest - options_.rules.staleness;
+    if (!allowed) {
+      Break(absl::StrCat(what, "worker ", worker, " skips steps ", stood + 1, " to ", stands,
+                         "; the first one is at ", furthest));
+    }
+    for (int64_t step = stood + 1; step <= stands; ++step) skips.emplace(worker, step);
+  }
+}
+
+int64_t SimAudit::StandsAt(int32_t shard, int32_t worker, int64_t step) const {
+  const auto skips = skips_.find(shard);
+  if (skips == skips_.end()) return step;
+  while (skips->second.contains({worker, step + 1})) ++step;
+  return step;
 }
 
 // A drop that nobody was told of may be lost with its server, or by a rewind: whoever heads the
@@ -110,13 +158,14 @@ void SimAudit::NoteDrops(int64_t epoch, const Seat& seat, const Seen& seen,
 }
 
 std::vector<UpdateId> SimAudit::Between(int32_t shard, const std::vector<WorkerMark>& before,
-                                        const std::vector<WorkerMark>& after, bool dropped) {
+                                        const std::vector<WorkerMark>& after, bool dropped) const {
   std::vector<UpdateId> ids;
   for (size_t w = 0; w < after.size(); ++w) {
+    const auto worker = static_cast<int32_t>(w);
     const WorkerMark was = before.empty() ? WorkerMark{} : before[w];
     const bool drop = after[w].dropped > was.dropped;
-    if (after[w].last_step <= was.last_step || drop != dropped) continue;
-    ids.push_back({static_cast<int32_t>(w), after[w].incarnation, after[w].last_step, shard});
+    if (after[w].last_step <= StandsAt(shard, worker, was.last_step) || drop != dropped) continue;
+    ids.push_back({worker, after[w].incarnation, after[w].last_step, shard});
   }
   return ids;
 }
@@ -155,6 +204,7 @@ const SimAudit::Version* SimAudit::Find(const Seen& seen, const ShardState& stat
   made->parameters = *state.parameters;
   made->optimizer_state = state.optimizer_state;
   made->marks = state.workers;
+  made->round = state.round;
   made->content = content;
   ++versions_;
   return &shelf.emplace(state.version, *std::move(made))->second;
@@ -167,7 +217,13 @@ std::optional<SimAudit::Version> SimAudit::Replay(int32_t shard, const Version& 
   const int64_t count = options_.ranges[static_cast<size_t>(shard)].count;
   OptimizerOptions optimizer = options_.rules.optimizer;
   const bool mean = optimizer.divisor == static_cast<float>(options_.workers);
-  if (mean) optimizer.divisor = static_cast<float>(ids.size());
+  // A late push that is applied alone, which ends no round, counts as one of k.
+  const bool alone = options_.rules.mode == PsMode::kKOfN && state.round == before.round;
+  if (alone && ids.size() != 1) return std::nullopt;
+  if (mean) {
+    optimizer.divisor =
+        static_cast<float>(alone ? options_.rules.k : static_cast<int64_t>(ids.size()));
+  }
   const uint64_t content = ContentOf(*state.parameters);
   for (const std::vector<float>& sum : Sums(shard, ids)) {
     Version made = before;
@@ -204,11 +260,15 @@ std::vector<std::vector<float>> SimAudit::Sums(int32_t shard,
   return sums;
 }
 
-int64_t SimAudit::LeastStep(const std::vector<WorkerMark>& marks, int64_t epoch) const {
+// Absent workers are waited for by nobody, so that nobody is blocked for ever; the bound is about
+// those in the group, and what they missed while they were away is not asked of them.
+int64_t SimAudit::LeastStep(int32_t shard, const std::vector<WorkerMark>& marks,
+                            int64_t epoch) const {
   const std::vector<bool>& present = present_.at(epoch);
   int64_t least = -1;
   for (size_t w = 0; w < marks.size(); ++w) {
-    if (present[w] && (least < 0 || marks[w].last_step < least)) least = marks[w].last_step;
+    const int64_t step = StandsAt(shard, static_cast<int32_t>(w), marks[w].last_step);
+    if (present[w] && (least < 0 || step < least)) least = step;
   }
   return std::max<int64_t>(least, 0);
 }
@@ -221,21 +281,45 @@ void SimAudit::OnTold(int32_t worker, int64_t server_process, const PsFrame& hea
                               " of shard ", header.shard(), " in epoch ", header.epoch(),
                               ", which its server has not made"));
   }
-  const int64_t least = LeastStep(version->marks, header.epoch());
-  if (answer && options_.rules.mode == PsMode::kBounded &&
-      least < header.step() - options_.rules.staleness) {
+  const WorkerMark mark =
+      version->marks.empty() ? WorkerMark{} : version->marks[static_cast<size_t>(worker)];
+  // A drop makes no version, and of a late one the version may have been there before.
+  const bool has_own = options_.rules.mode == PsMode::kKOfN ||
+                       StandsAt(header.shard(), worker, mark.last_step) >= header.step();
+  if (!has_own) {
+    Break(absl::StrCat("shard ", header.shard(), ": worker ", worker, " takes up step ",
+                       header.step(), " with version ", header.version(), ", which has only step ",
+                       mark.last_step, " of it"));
+  }
+  const int64_t least = LeastStep(header.shard(), version->marks, header.epoch());
+  if (options_.rules.mode == PsMode::kBounded && least < header.step() - options_.rules.staleness) {
     Break(absl::StrCat("shard ", header.shard(), ": worker ", worker, " read version ",
                        header.version(), " after step ", header.step(),
                        ": it contains all steps of those present up to ", least, ", bound ",
                        options_.rules.staleness));
   }
-  // With staleness 0 a step has one version, so whoever takes up an earlier step goes back.
+  // With staleness 0 a step has one version. Whoever takes up the step before its last one gets the
+  // newest, as nobody keeps two; then it makes its last step again and is given that one's. These
+  // versions go back, and are no answers to any push; that they hold the bound and its own step is
+  // checked above. In the other modes a reading to go on from counts as one of step 0: it may not
+  // go back, but in K_OF_N it does not say what became of a push before the last.
   const bool goes_back =
       options_.rules.mode == PsMode::kBounded && options_.rules.staleness == 0 && !answer;
   if (goes_back) return;
   told_[header.shard()].push_back({static_cast<int32_t>(server_process), header.epoch(), worker,
                                    answer ? header.step() : 0, header.version(), least,
                                    header.rejected()});
+}
+
+// Who is left out, or not replaced before the others were through, does not make all steps.
+void SimAudit::NoteAbsent(int32_t shard, const std::vector<WorkerMark>& marks) {
+  const std::vector<bool>& present = present_.rbegin()->second;
+  for (size_t w = 0; w < marks.size(); ++w) {
+    if (present[w]) continue;
+    for (int64_t step = marks[w].last_step + 1; step <= options_.steps; ++step) {
+      ledger_.Skipped(shard, static_cast<int32_t>(w), step);
+    }
+  }
 }
 
 void SimAudit::OnFinished(int32_t worker, int64_t step, std::span<const float> parameters) {
@@ -249,6 +333,7 @@ void SimAudit::OnEnd(const std::map<int32_t, int64_t>& process_of_shard) {
       Break(absl::StrCat("shard ", shard, " ends without a version"));
     } else {
       ledger_.Final(shard, version->number, version->content);
+      NoteAbsent(shard, seen_[{process, shard}].marks);
     }
   }
   for (const auto& [shard, told] : told_) {
@@ -257,14 +342,13 @@ void SimAudit::OnEnd(const std::map<int32_t, int64_t>& process_of_shard) {
                    each.least_step, each.rejected);
     }
   }
+  for (const auto& [shard, skips] : skips_) {
+    for (const auto& [worker, step] : skips) ledger_.Skipped(shard, worker, step);
+  }
   for (const auto& [shard, drops] : drops_) {
     for (const Drop& drop : drops) ledger_.Dropped(drop.epoch, shard, drop.version, drop.push);
   }
-  // Who is left out, or not replaced before the others were through, does not make all steps.
-  const std::vector<bool>& present = present_.rbegin()->second;
-  const bool all = std::find(present.begin(), present.end(), false) == present.end();
-  const int64_t steps = options_.undisturbed && all ? options_.steps : 0;
-  for (const std::string& what : ledger_.Check(steps)) Break(what);
+  for (const std::string& what : ledger_.Check(options_.steps)) Break(what);
   if (!options_.undisturbed || options_.rules.mode != PsMode::kSync) return;
   const std::vector<float> undisturbed = Undisturbed();
   for (const auto& [worker, parameters] : finals_) {

@@ -69,6 +69,7 @@ class SimAudit {
     std::vector<float> parameters;
     std::vector<float> optimizer_state;
     std::vector<WorkerMark> marks;
+    int64_t round = 0;
     uint64_t content = 0;
   };
   struct Drop {
@@ -93,6 +94,12 @@ class SimAudit {
   using Shelf = std::multimap<int64_t, Version>;  // by number
 
   void OnCopy(int64_t process, int64_t epoch, const Seat& seat);
+  // BOUNDED: steps that a worker missed while it was away.
+  void NoteSkips(int64_t epoch, const Seat& seat, const ShardState& state, const std::string& what);
+  void NoteAbsent(int32_t shard, const std::vector<WorkerMark>& marks);
+  bool WasAway(int32_t worker, int64_t before_epoch) const;
+  // A worker that has made `step` at this shard stands there, the steps that it missed left out.
+  int64_t StandsAt(int32_t shard, int32_t worker, int64_t step) const;
   void NoteDrops(int64_t epoch, const Seat& seat, const Seen& seen, const ShardState& state);
   // The version that a copy has come to. `what`: where, for messages.
   const Version* Find(const Seen& seen, const ShardState& state, std::vector<UpdateId>* ids,
@@ -101,9 +108,9 @@ class SimAudit {
   std::optional<Version> Replay(int32_t shard, const Version& before, const ShardState& state,
                                 const std::vector<UpdateId>& ids) const;
   std::vector<std::vector<float>> Sums(int32_t shard, const std::vector<UpdateId>& ids) const;
-  static std::vector<UpdateId> Between(int32_t shard, const std::vector<WorkerMark>& before,
-                                       const std::vector<WorkerMark>& after, bool dropped);
-  int64_t LeastStep(const std::vector<WorkerMark>& marks, int64_t epoch) const;
+  std::vector<UpdateId> Between(int32_t shard, const std::vector<WorkerMark>& before,
+                                const std::vector<WorkerMark>& after, bool dropped) const;
+  int64_t LeastStep(int32_t shard, const std::vector<WorkerMark>& marks, int64_t epoch) const;
   static PsRules LedgerRules(PsRules rules);
   std::vector<float> Undisturbed() const;
 
@@ -116,7 +123,8 @@ class SimAudit {
   std::map<int32_t, Shelf> shelves_;                  // by shard
   std::map<std::pair<int64_t, int32_t>, Seen> seen_;  // (process, shard)
   std::map<std::pair<int32_t, int64_t>, std::vector<std::vector<float>>> gradients_;
-  std::map<int32_t, std::vector<float>> finals_;  // worker
+  std::map<int32_t, std::vector<float>> finals_;                    // worker
+  std::map<int32_t, std::set<std::pair<int32_t, int64_t>>> skips_;  // by shard: worker, step
   std::map<int32_t, std::vector<Drop>> drops_;
   std::map<int32_t, std::vector<Telling>> told_;
   std::vector<std::string> broken_;

@@ -93,6 +93,7 @@ class CaseDrawer {
     plan.steps = run.experiment().train().steps();
     plan.run_ms = kStepMs * static_cast<double>(plan.steps) * 1.5;
     plan.lease_ms = static_cast<double>(cluster.limits.lease_ms);
+    plan.snapshots = ps.policy() == Ps::SNAPSHOT;
     plan.losses_max = ps.policy() == Ps::CHAIN ? ps.replicas() : 2;
     return plan;
   }

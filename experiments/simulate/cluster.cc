@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "experiments/simulate/audit.h"
@@ -44,7 +48,8 @@ class Cluster {
         troubles_(
             plan, &world_,
             {.process = [this](const TroubleTarget& t) { return Find(t); },
-             .duplicate = [this](int32_t worker, int64_t frames) { Duplicate(worker, frames); }}) {}
+             .duplicate = [this](int32_t worker, int64_t frames) { Duplicate(worker, frames); },
+             .disk = &disk_}) {}
 
   ClusterResult Run() {
     if (options_.shape) {
@@ -188,6 +193,7 @@ class Cluster {
   }
 
   void OnCommand(const Command& command) {
+    if (coordinator_->membership().stopping() && !std::exchange(stopping_, true)) NoteWhoIsLeft();
     if (command.has_start() && command.start().epoch() > result_.epochs) {
       result_.epochs = command.start().epoch();
       start_ = command.start();
@@ -257,30 +263,47 @@ class Cluster {
     const Ps& ps = options_.run.variant().ps();
     const bool begun = first_go_ns_ >= 0;  // a group that never began is not rebuilt
     if (!begun || (ps.policy() == Ps::NONE && ps.on_worker_loss() == Ps::STOP)) return;
-    if (absl::StrContains(why, "no worker is left")) return;
-    for (int32_t shard = 0; shard < options_.run.servers(); ++shard) {
-      if (!absl::StrContains(why, absl::StrCat("shard ", shard, " is lost"))) continue;
-      const int64_t holder = HolderOf(shard);
-      if (holder != 0) {
-        audit_.Break(absl::StrCat("the run gave shard ", shard, " up, but process ", holder,
-                                  " has it: ", why));
-      }
-      return;  // beyond what a chain survives, and said so
+    if (absl::StrContains(why, "no worker is left") && !worker_left_) return;
+    // The one file that a plan damages was all there was yet.
+    const bool all_damaged = absl::StrContains(why, "no snapshot is left that can be restored");
+    if (all_damaged && disk_.irreplaceable(options_.run.servers())) return;
+    const std::set<int32_t> given_up = GivenUp(why);
+    if (given_up.empty()) audit_.Break(absl::StrCat("the run gave up: ", why));
+    // Beyond what the policy survives, and said so.
+    for (const int32_t shard : given_up) {
+      if (!holders_.contains(shard)) continue;
+      audit_.Break(absl::StrCat("the run gave shard ", shard, " up, but process ",
+                                holders_.at(shard), " has it: ", why));
     }
-    audit_.Break(absl::StrCat("the run gave up: ", why));
   }
 
-  // A server that is in its place and has the whole state of the shard; 0: none.
-  int64_t HolderOf(int32_t shard) const {
+  // "shard 2 is lost", "shards 0, 1 and 2 are lost".
+  std::set<int32_t> GivenUp(const std::string& why) const {
+    std::set<int32_t> shards;
+    const size_t end = std::min(why.find(" is lost: "), why.find(" are lost: "));
+    const size_t begin = end == std::string::npos ? end : why.rfind("shard", end);
+    if (begin == std::string::npos) return shards;
+    const std::string named = why.substr(begin, end - begin);
+    for (const absl::string_view word : absl::StrSplit(named, absl::ByAnyChar(" ,"))) {
+      int32_t shard = 0;
+      if (absl::SimpleAtoi(word, &shard)) shards.insert(shard);
+    }
+    return shards;
+  }
+
+  // When the coordinator ends the run, before everybody is told: which shards are held by a server
+  // that is in its place, and whether some worker is.
+  void NoteWhoIsLeft() {
     for (const auto& [id, process] : process_of_) {
-      if (id.role != SERVER || !world_.alive(process) || world_.frozen(process)) continue;
-      const auto& seats = servers_.at(process)->exchange().seats();
-      const auto seat = seats.find(shard);
-      if (seat != seats.end() && seat->second.copy.has_value() && seat->second.copy->has_state()) {
-        return process;
+      const bool here = world_.alive(process) && !world_.frozen(process) &&
+                        !coordinator_->membership().Spares(id, process);
+      if (!here) continue;
+      if (id.role == WORKER) worker_left_ = true;
+      if (id.role != SERVER) continue;
+      for (const auto& [shard, seat] : servers_.at(process)->exchange().seats()) {
+        if (seat.copy.has_value() && seat.copy->has_state()) holders_[shard] = process;
       }
     }
-    return 0;
   }
 
   const ClusterOptions& options_;
@@ -306,6 +329,9 @@ class Cluster {
   int64_t lost_epoch_ = 0;
   double first_go_ns_ = -1;
   double last_step_ns_ = 0;
+  bool stopping_ = false;
+  std::map<int32_t, int64_t> holders_;  // [shard]: a process that had it when the run ended
+  bool worker_left_ = false;
   ClusterResult result_;
 };
 

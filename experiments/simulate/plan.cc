@@ -98,6 +98,7 @@ class Drawer {
 
   // Makes things worse without ending anybody; a stream may break.
   Disturbance Nuisance() {
+    if (options_.snapshots && Below(4) == 0) return OfDisk();
     constexpr std::array<Trouble, 12> kTroubles = {
         Trouble::kFreeze, Trouble::kSlowNode,  Trouble::kCut,     Trouble::kGray,
         Trouble::kFlap,   Trouble::kDelay,     Trouble::kReorder, Trouble::kClog,
@@ -139,15 +140,28 @@ class Drawer {
     return each;
   }
 
+  // Two cuts are kept, so of two damaged files nothing may be left.
+  Disturbance OfDisk() {
+    constexpr std::array<Trouble, 4> kTroubles = {Trouble::kDiskFull, Trouble::kSyncFails,
+                                                  Trouble::kTruncate, Trouble::kFlipBit};
+    const Trouble trouble = kTroubles[Below(damaged_ ? 2 : 4)];
+    Disturbance each = At(trouble, Member(/*servers=*/true, /*workers=*/false));
+    const bool damages = trouble == Trouble::kTruncate || trouble == Trouble::kFlipBit;
+    damaged_ = damaged_ || damages;
+    each.amount = damages ? Between(0, 1) : 1 + Below(4);
+    return each;
+  }
+
   const PlanOptions& options_;
   Random random_;
+  bool damaged_ = false;
 };
 
 struct Word {
   Trouble trouble;
   const char* text;
 };
-constexpr std::array<Word, 16> kWords = {{{Trouble::kKill, "kill"},
+constexpr std::array<Word, 20> kWords = {{{Trouble::kKill, "kill"},
                                           {Trouble::kHost, "lose the host of"},
                                           {Trouble::kFreeze, "freeze"},
                                           {Trouble::kCrashPoint, "crash"},
@@ -161,6 +175,10 @@ constexpr std::array<Word, 16> kWords = {{{Trouble::kKill, "kill"},
                                           {Trouble::kClog, "clog"},
                                           {Trouble::kBreak, "break a stream"},
                                           {Trouble::kDuplicate, "duplicate pushes of"},
+                                          {Trouble::kDiskFull, "disk full for snapshots of"},
+                                          {Trouble::kSyncFails, "failed syncs of"},
+                                          {Trouble::kTruncate, "truncate the newest snapshot of"},
+                                          {Trouble::kFlipBit, "flip a bit of the newest one of"},
                                           {Trouble::kDrift, "drift of the clock of"},
                                           {Trouble::kWallJump, "wall clock jump of"}}};
 
@@ -225,6 +243,10 @@ bool MayEndAGroup(const Plan& plan, double lease_ms) {
         break;
       case Trouble::kWallJump:
       case Trouble::kDuplicate:
+      case Trouble::kDiskFull:
+      case Trouble::kSyncFails:
+      case Trouble::kTruncate:
+      case Trouble::kFlipBit:
         break;
       default:
         silence_ms += each.for_ms;

@@ -29,6 +29,10 @@ enum class Trouble : uint8_t {
   kClog,     // the ports of `target` are busy with the traffic of others
   kBreak,    // a stream between the two breaks, as after a loss that nobody makes good
   kDuplicate,  // the next `amount` frames of pushes from `target` are sent twice
+  kDiskFull,   // the next `amount` snapshots of `target` don't fit the disk
+  kSyncFails,  // the next `amount` snapshots of `target` can't be synced
+  kTruncate,   // the newest snapshot of the shard of `target` is cut off at `amount` of its length
+  kFlipBit,    // ... has another bit there
   kDrift,      // the clocks of `target` run `amount` times as fast
   kWallJump,   // the wall clock of `target` jumps by `amount` ms
 };
@@ -69,6 +73,7 @@ struct PlanOptions {
   int32_t others_max = 3;  // further disturbances
   bool lose_servers = true;
   bool lose_workers = true;
+  bool snapshots = true;  // there are any, and the disk may go wrong: damage one at most
 };
 // Whether all of it together may cost a group its life. If not, nobody is silent for the lease,
 // so whoever is lost was lost for nothing.

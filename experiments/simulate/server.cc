@@ -52,19 +52,12 @@ absl::StatusOr<PsServerConfig> SimServer::Config() {
   if (!start.restore()) return config;
   if (server_.crash) server_.crash(CrashPoint::kRestoring, start.step());
   for (const int32_t shard : RestoredShards(start, index())) {
-    const auto found = disk_.find({shard, start.step()});
-    if (found == disk_.end()) {
-      return absl::DataLossError(absl::StrCat("server ", index(), ": no snapshot of shard ", shard,
-                                              " at step ", start.step()));
-    }
-    ASSIGN_OR_RETURN(ShardState state, DecodeState(std::as_bytes(std::span(found->second))));
+    ASSIGN_OR_RETURN(ShardState state, disk_.Read(shard, start.step()));
     config.restored[shard].push_back(Restored(std::move(state)));
     // Later cuts are of steps that are made again.
     waiting_.erase(shard);
     std::erase_if(writing_, [&](const auto& each) { return each.second.state->shard == shard; });
-    std::erase_if(disk_, [&](const auto& each) {
-      return each.first.first == shard && each.first.second > start.step();
-    });
+    disk_.Rewind(shard, start.step());
   }
   return config;
 }
@@ -162,6 +155,11 @@ void SimServer::Perform() {
 void SimServer::Pump(int64_t stream, Sender* sender) {
   while (!sender->queue.empty() && self_.HasRoom(stream)) {
     const Outgoing& message = sender->queue.front();
+    if (message.last && !HangsUp(stream)) {
+      const int64_t own = sender->own;
+      Drop(stream);
+      return exchange_.Closed(own);
+    }
     const Chunk chunk = NextChunk(message, exchange_.chunk_bytes(), &sender->sent_bytes);
     int64_t payload_bytes = 0;
     for (const Bytes piece : chunk.pieces) payload_bytes += static_cast<int64_t>(piece.size());
@@ -228,7 +226,7 @@ void SimServer::WriteSnapshot(int64_t timer) {
     bytes.append(reinterpret_cast<const char*>(part.data()), part.size());
   }
   const int32_t shard = snapshot.state->shard;
-  disk_[{shard, snapshot.step}] = std::move(bytes);
+  if (!disk_.Write(index(), shard, snapshot.step, std::move(bytes)).ok()) return WriteNext();
   MemberEvent event;
   Saved* saved = event.mutable_saved();
   saved->set_shard(shard);
@@ -236,7 +234,7 @@ void SimServer::WriteSnapshot(int64_t timer) {
   saved->set_step(snapshot.step);
   saved->set_bytes(encoded.bytes);
   saved->set_checksum(encoded.checksum);
-  saved->set_path(absl::StrCat("step-", snapshot.step, "/shard-", shard));
+  saved->set_path(SimDisk::NameOf(shard, snapshot.step));
   Say(event);
   WriteNext();
 }

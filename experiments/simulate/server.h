@@ -1,7 +1,7 @@
 // server.h: a simulated parameter server: the real exchange (ps_server/service/exchange.h), which
 // hosts the real copies of shards, over simulated streams, and the way through epochs that
 // ps_server/service/main.cc has. Frames travel as the bytes that gRPC would carry. Snapshots go to
-// a simulated disk that all hosts share and that outlives them: named only when they are whole.
+// the simulated disk (disk.h) beside training, which goes on when one can't be written.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,13 @@
 #include <utility>
 #include <vector>
 
+#include "experiments/simulate/disk.h"
 #include "experiments/simulate/member.h"
 #include "ps_server/core/crash_point.h"
 #include "ps_server/core/shard_state.h"
 #include "ps_server/service/exchange.h"
 
 namespace lockstep {
-
-// Named snapshots: (shard, step of the cut) -> bytes of the encoded state.
-using SimDisk = std::map<std::pair<int32_t, int64_t>, std::string>;
 
 struct SimServerOptions {
   SimMemberOptions member;
@@ -49,6 +47,8 @@ class SimServer : public SimMember {
   virtual std::string Admitted(int64_t /*stream*/, std::string bytes) { return bytes; }
 
   virtual void Shipped(int64_t /*stream*/, const PsFrame& /*header*/) {}
+  // The exchange has ended this stream. False: it stays open all the same.
+  virtual bool HangsUp(int64_t /*stream*/) { return true; }
 
   void OnGroup() override;
   void OnGo() override {}

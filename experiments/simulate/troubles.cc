@@ -65,6 +65,16 @@ void Troubles::Strike(const Disturbance& each) {
       return world_.network().Clog(host, each.for_ms * kNsPerMsD);
     case Trouble::kDuplicate:
       return cluster_.duplicate(each.target.index, static_cast<int64_t>(each.amount));
+    case Trouble::kDiskFull:
+      return cluster_.disk->Refuse(each.target.index, static_cast<int64_t>(each.amount),
+                                   absl::ResourceExhaustedError("No space left on device"));
+    case Trouble::kSyncFails:
+      return cluster_.disk->Refuse(each.target.index, static_cast<int64_t>(each.amount),
+                                   absl::InternalError("fdatasync: Input/output error"));
+    case Trouble::kTruncate:
+      return cluster_.disk->DamageNewest(each.target.index, each.amount, /*flips=*/false);
+    case Trouble::kFlipBit:
+      return cluster_.disk->DamageNewest(each.target.index, each.amount, /*flips=*/true);
     case Trouble::kDrift:
       return world_.SetClockRate(host, each.amount);
     case Trouble::kWallJump:

@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "experiments/simulate/disk.h"
 #include "experiments/simulate/plan.h"
 #include "experiments/simulate/world.h"
 
@@ -17,6 +18,7 @@ class Troubles {
   struct Cluster {
     std::function<int64_t(const TroubleTarget&)> process;  // in that place now; 0: none
     std::function<void(int32_t worker, int64_t frames)> duplicate;
+    SimDisk* disk;
   };
   // The plan and the world must outlive it.
   Troubles(const Plan& plan, SimWorld* world, Cluster cluster);

@@ -63,8 +63,6 @@ class PsChecker {
     CheckHosts();
     CheckWorkerOptimizer();
     CheckWorkerLoss();
-    CheckRecovery();
-    CheckLate();
   }
 
  private:
@@ -143,27 +141,6 @@ class PsChecker {
       Error(ps_.policy() != Ps::NONE ? "policy" : "on_worker_loss",
             "conflicts with broadcast_start: false: who goes on takes the servers' parameters");
     }
-  }
-
-  // Chaos finds broken promises there.
-  void CheckRecovery() const {
-    if (ps_.mode() != Ps::BOUNDED && ps_.mode() != Ps::K_OF_N) return;
-    if (ps_.policy() != Ps::NONE) {
-      Error("policy", absl::StrCat(Policy(), " is not built yet for mode ", Mode(),
-                                   "; built today: for SYNC and ASYNC; write NONE"));
-    }
-    if (ps_.on_worker_loss() != Ps::STOP) {
-      Error("on_worker_loss",
-            absl::StrCat(Ps::OnWorkerLoss_Name(ps_.on_worker_loss()), " is not built yet for mode ",
-                         Mode(), "; built today: for SYNC and ASYNC; write STOP"));
-    }
-  }
-
-  // On several shards different workers are late, and each waits for the other's update.
-  void CheckLate() const {
-    if (ps_.late() != Ps::APPLY || Servers() == 1) return;
-    Error("late", absl::StrCat("APPLY is not built yet for ", Servers(),
-                               " servers; write servers: 1, or late: DROP"));
   }
 
   void Missing(const char* name, const std::string& example) const {

@@ -150,7 +150,7 @@ ClientFrame ClientCore::NextChunk(size_t shard) {
   PsFrame header = Header(operation_ == Operation::kInit ? INIT : PUSH, shard);
   header.set_offset(begin);
   header.set_total(side.values.count());
-  if (operation_ == Operation::kPush) header.set_base(side.version);
+  if (operation_ == Operation::kPush) header.set_base(round_min());
   return {std::move(header), side.values.Gather(source_, source_offset_, begin, count)};
 }
 
@@ -200,6 +200,13 @@ absl::Status ClientCore::OnWelcome(int32_t server, const PsFrame& header) {
   return absl::OkStatus();
 }
 
+// K_OF_N: of the worker's parameters, the same for all shards (update_policy.h says why).
+int64_t ClientCore::round_min() const {
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const ShardSide& side : shards_) least = std::min(least, side.round);
+  return least;
+}
+
 // Least version that a reply to the pull of step_ may have.
 int64_t ClientCore::version_min(const ShardSide& side) const {
   const PsRules& rules = options_.layout.rules;
@@ -244,6 +251,7 @@ absl::Status ClientCore::OnParameters(int32_t server, const Frame& frame) {
   }
   if (side.pulled == 0 && header.rejected()) ++rejected_;
   side.version = header.version();
+  side.round = header.base();
   const int64_t count = frame.payload_bytes / SizeOf(wire_);
   ShardValues& values = operation_ == Operation::kPullRows ? *side.rows.target : side.values;
   if (count > 0) values.Scatter(frame.payload, side.pulled, count, target_);
@@ -310,7 +318,8 @@ absl::StatusOr<ResumePoint> ClientCore::Resume(std::optional<int64_t> own, bool 
                                             " of it: acknowledged updates are lost"));
   }
   const PsMode mode = options_.layout.rules.mode;
-  const bool usable = own.has_value() && (!restored || mode == PsMode::kSync);
+  const bool usable =
+      own.has_value() && (!restored || mode == PsMode::kSync) && mode != PsMode::kKOfN;
   if (usable && *own == resume) return ResumePoint{resume, false};
   const int64_t step = mode == PsMode::kBounded ? std::max<int64_t>(0, resume - 1) : resume;
   return ResumePoint{step, !usable || *own != step};

@@ -109,6 +109,8 @@ class ClientCore {
   // stay good. Other modes' own parameters hold updates that a restore has made void. BOUNDED: the
   // read after resume_step() may have to wait for others, who can't move before this worker is
   // back; the one before it never does, so a worker without parameters makes its last step again.
+  // K_OF_N: the worker always pulls, and so belongs to the round of the servers' present
+  // parameters.
   absl::StatusOr<ResumePoint> Resume(std::optional<int64_t> own, bool restored) const;
   // A pull was cut short: its target holds parts of two versions.
   bool torn() const;
@@ -134,6 +136,7 @@ class ClientCore {
     bool initialized = false;  // from here: what its WELCOME said
     int64_t applied = 0;
     int64_t version = 0;  // newest given to this worker
+    int64_t round = 0;    // K_OF_N: of that one
     // Of the operation:
     bool asks = false;                  // its HELLO or PULL has to go out
     bool waits = false;                 // for its WELCOME or parameters
@@ -162,6 +165,7 @@ class ClientCore {
   ClientFrame NextRows(size_t shard);
   int64_t ReplyElements(const ShardSide& side) const;
   int64_t version_min(const ShardSide& side) const;
+  int64_t round_min() const;
 
   const ClientCoreOptions options_;
   const Dtype wire_;

@@ -25,7 +25,7 @@ class Async final : public UpdatePolicy {
   }
   void OnApply(int64_t now_ns, ShardUpdate* update) override {
     update->worker = update->ids.front().worker;
-    update->staleness = staleness_.Apply(*update->worker, now_ns);
+    update->staleness = staleness_.Apply(*update->worker, update->ids.front().step, now_ns);
   }
   std::vector<StalenessMark> Save() const override { return staleness_.Save(); }
   void Restore(const std::vector<StalenessMark>& marks) override { staleness_.Restore(marks); }

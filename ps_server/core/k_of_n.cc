@@ -12,19 +12,22 @@ class KOfN final : public UpdatePolicy {
 
   std::vector<int32_t> Due(const std::vector<ShardWorker>& workers) const override {
     std::vector<int32_t> here;
+    std::vector<int32_t> late;
     int64_t fresh = 0;
-    int64_t able = 0;  // have a push of this version staged, or can still make one
+    int64_t able = 0;  // have a push of this round staged, or can still make one
     for (size_t r = 0; r < workers.size(); ++r) {
       const ShardWorker& worker = workers[r];
       if (!AtWork(worker)) continue;
-      if (worker.staging.complete()) here.push_back(static_cast<int32_t>(r));
-      // Who waits with a late push makes none before the update that this push joins.
-      if (worker.staging.complete() && worker.late) continue;
-      ++able;
-      if (worker.staging.complete()) ++fresh;
+      const bool whole = worker.staging.complete();
+      const bool is_late = whole && worker.late;
+      if (whole) here.push_back(static_cast<int32_t>(r));
+      if (is_late) late.push_back(static_cast<int32_t>(r));
+      if (whole && !is_late) ++fresh;
+      const bool is_last = steps_ > 0 && worker.last_step + 1 == steps_;
+      if (!is_late || !is_last) ++able;
     }
-    if (fresh < std::min<int64_t>(k_, able)) here.clear();
-    return here;
+    // Where a worker's last push is late and was all that the round waited for, it goes with it.
+    return fresh >= std::min<int64_t>(k_, able) ? here : late;
   }
   bool Drops(const ShardWorker& worker) const override { return worker.late && !apply_late_; }
   std::vector<int32_t> AwaitedBy(int32_t /*worker*/,
@@ -40,7 +43,7 @@ class KOfN final : public UpdatePolicy {
 
  private:
   bool AtWork(const ShardWorker& worker) const {
-    return worker.present && (steps_ == 0 || worker.last_step < steps_);
+    return worker.present && !worker.redoes && (steps_ == 0 || worker.last_step < steps_);
   }
 
   const int64_t k_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -56,8 +57,13 @@ void Ledger::Told(int32_t server, int64_t epoch, int32_t shard, int32_t worker, 
   }
 }
 
-void Ledger::Rewound(int64_t epoch, int32_t shard, int64_t version) {
-  if (Book* book = BookOf(shard)) book->rewound[epoch] = version;
+void Ledger::Rewound(int64_t epoch, int32_t shard, int64_t version,
+                     std::vector<int64_t> last_steps) {
+  if (Book* book = BookOf(shard)) book->rewound[epoch] = {version, std::move(last_steps)};
+}
+
+void Ledger::Skipped(int32_t shard, int32_t worker, int64_t step) {
+  if (Book* book = BookOf(shard)) book->skipped.emplace(worker, step);
 }
 
 void Ledger::Final(int32_t shard, int64_t version, uint64_t content) {
@@ -81,7 +87,7 @@ Ledger::History Ledger::HistoryOf(int32_t shard, const Book& book) const {
   auto rewind = book.rewound.begin();
   const auto rewind_until = [&](int64_t epoch) {
     for (; rewind != book.rewound.end() && rewind->first <= epoch; ++rewind) {
-      const auto kept = static_cast<size_t>(std::max<int64_t>(rewind->second, 0));
+      const auto kept = static_cast<size_t>(std::max<int64_t>(rewind->second.version, 0));
       if (updates.size() > kept) updates.resize(kept);
     }
   };
@@ -153,14 +159,15 @@ class Ledger::Checker {
   }
   using Push = std::pair<int32_t, int64_t>;  // worker, step
 
-  // Whether a drop was lost with its server, as its version was.
-  bool Lost(int64_t epoch, int64_t version) const {
+  // Whether a drop was lost with its server, as its version was, or made void by a rewind to what
+  // did not have it.
+  bool Lost(const Dropping& drop) const {
     const auto lost = [&](const auto& later) {
-      return later.first > epoch && later.second <= version;
+      return later.first > drop.epoch && later.second <= drop.version;
     };
     return std::any_of(history_.cut.begin(), history_.cut.end(), lost) ||
            std::any_of(book_.rewound.begin(), book_.rewound.end(), [&](const auto& later) {
-             return later.first > epoch && later.second < version;
+             return later.first > drop.epoch && !later.second.has(drop.push.worker, drop.push.step);
            });
   }
 
@@ -173,6 +180,10 @@ class Ledger::Checker {
           Say("worker ", id.worker, "'s push of step ", id.step, " is applied twice, in version ",
               known->second, " and in version ", version);
         }
+        if (book_.skipped.contains({id.worker, id.step})) {
+          Say("worker ", id.worker, "'s step ", id.step, " is skipped and is part of version ",
+              version);
+        }
         if (rules_.mode == PsMode::kSync && id.step != version) {
           Say("version ", version, " is made of a push of step ", id.step, " of worker ",
               id.worker);
@@ -180,7 +191,7 @@ class Ledger::Checker {
       }
     }
     for (const Dropping& drop : book_.dropped) {
-      if (Lost(drop.epoch, drop.version)) continue;
+      if (Lost(drop)) continue;
       const Push push = {drop.push.worker, drop.push.step};
       dropped_.insert(push);
       if (const auto known = applied_.find(push); known != applied_.end()) {
@@ -191,7 +202,8 @@ class Ledger::Checker {
   }
 
   bool Done(int32_t worker, int64_t step) const {
-    return applied_.count({worker, step}) > 0 || dropped_.count({worker, step}) > 0;
+    return applied_.count({worker, step}) > 0 || dropped_.count({worker, step}) > 0 ||
+           book_.skipped.contains({worker, step});
   }
 
   void CheckSteps(int64_t steps) {
@@ -234,7 +246,7 @@ class Ledger::Checker {
     const Push push = {told.worker, told.step};
     const auto applied = applied_.find(push);
     const bool dropped = dropped_.count(push) > 0;
-    if (told.step == 0) return;
+    if (told.step == 0 || book_.skipped.contains(push)) return;
     if (told.rejected && !dropped) Say(what, " and that its push was dropped, which it was not");
     if (told.rejected) return;
     if (dropped) Say(what, ", but not that its push was dropped");
@@ -247,7 +259,8 @@ class Ledger::Checker {
 
   bool RewoundAfter(const Telling& told) const {
     return std::any_of(book_.rewound.begin(), book_.rewound.end(), [&](const auto& rewound) {
-      return rewound.first > told.epoch && rewound.second < told.version;
+      return rewound.first > told.epoch &&
+             (rewound.second.version < told.version || !rewound.second.has(told.worker, told.step));
     });
   }
 

@@ -44,9 +44,12 @@ class Ledger {
   // `least_step`: of any worker that this version contains, as the server says.
   void Told(int32_t server, int64_t epoch, int32_t shard, int32_t worker, int64_t step,
             int64_t version, int64_t least_step, bool rejected);
-  // Epoch `epoch` began with `version` of this shard (SNAPSHOT): what came after it is void, and
-  // whoever was told of it is told again.
-  void Rewound(int64_t epoch, int32_t shard, int64_t version);
+  // Epoch `epoch` began with `version` of this shard (SNAPSHOT), each worker being at its last step
+  // in it: what came after that is void, and whoever was told of it is told again. A drop makes no
+  // version, so the version alone does not say.
+  void Rewound(int64_t epoch, int32_t shard, int64_t version, std::vector<int64_t> last_steps);
+  // BOUNDED: whoever missed this step came back at a later one: it is not made, and counts as done.
+  void Skipped(int32_t shard, int32_t worker, int64_t step);
   // What a shard has at the end.
   void Final(int32_t shard, int64_t version, uint64_t content);
   // The content that a version must have, from an undisturbed run or a replay.
@@ -80,12 +83,20 @@ class Ledger {
     int64_t version = 0;
     UpdateId push;
   };
+  struct Rewind {
+    int64_t version = 0;
+    std::vector<int64_t> last_steps;  // [worker]
+    bool has(int32_t worker, int64_t step) const {
+      return step <= last_steps[static_cast<size_t>(worker)];
+    }
+  };
   struct Book {  // of a shard
     std::vector<Applying> applied;
     std::vector<Dropping> dropped;
     std::vector<Telling> told;
-    std::map<int64_t, int64_t> rewound;    // epoch -> version
-    std::map<int64_t, uint64_t> expected;  // version -> content
+    std::set<std::pair<int32_t, int64_t>> skipped;  // worker, step
+    std::map<int64_t, Rewind> rewound;              // by epoch
+    std::map<int64_t, uint64_t> expected;           // version -> content
     std::vector<std::pair<int64_t, uint64_t>> final;
   };
   struct Update {

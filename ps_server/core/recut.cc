@@ -30,8 +30,10 @@ absl::Status CheckPart(const ShardState& first, const ShardState& part) {
                                                       " are of different runs: layout ",
                                                       part.layout, " and ", first.layout));
   }
-  // Asynchronous shards count their own updates.
-  if (part.version != first.version && first.staleness.empty()) {
+  // Asynchronous shards count their own updates, and so do those that apply late pushes.
+  const bool ends_rounds = part.round > 0 || first.round > 0;
+  const bool same = ends_rounds ? part.round == first.round : part.version == first.version;
+  if (!same && first.staleness.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(name, " and ", whole, " are not of one cut"));
   }
   const auto count = static_cast<size_t>(CountOf(part));
@@ -103,6 +105,10 @@ void LeastMarks(std::span<const ShardState> parts, ShardState* state) {
     least = std::min(least, mark.last_step);
   }
   state->version = applied;
+  state->previous_version = 0;
+  for (const WorkerMark& mark : state->workers) {
+    state->previous_version += std::min(mark.last_step, state->previous_step);
+  }
   for (size_t r = 0; r < state->workers.size(); ++r) {
     StalenessMark& mark = state->staleness[r];
     mark.applied = state->workers[r].last_step;
@@ -127,12 +133,16 @@ absl::StatusOr<ShardState> Recut(std::span<const ShardState> parts, int32_t shar
   state.offset = offset;
   state.layout = parts.front().layout;
   state.version = parts.front().version;
+  for (const ShardState& part : parts) state.version = std::max(state.version, part.version);
+  state.round = parts.front().round;
   std::vector<float> parameters;
   std::vector<float> previous;
-  bool all_have_previous = true;
+  const int64_t previous_step = parts.front().previous_step;
+  bool all_have_previous = true;  // that of one step
   for (const Piece& piece : pieces) {
     Append(*piece.part->parameters, piece.begin, piece.count, &parameters);
-    all_have_previous = all_have_previous && piece.part->previous != nullptr;
+    all_have_previous = all_have_previous && piece.part->previous != nullptr &&
+                        piece.part->previous_step == previous_step;
     if (all_have_previous) Append(*piece.part->previous, piece.begin, piece.count, &previous);
   }
   for (size_t slot = 0; slot < SlotsOf(parts.front()); ++slot) {
@@ -145,6 +155,8 @@ absl::StatusOr<ShardState> Recut(std::span<const ShardState> parts, int32_t shar
   state.parameters = std::make_shared<const std::vector<float>>(std::move(parameters));
   if (all_have_previous) {
     state.previous = std::make_shared<const std::vector<float>>(std::move(previous));
+    state.previous_step = previous_step;
+    state.previous_version = parts.front().previous_version;
   }
   LeastMarks(parts, &state);
   return state;

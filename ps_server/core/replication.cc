@@ -65,7 +65,7 @@ void ShardCopy::Enter(const ChainPlace& place) {
 
 uint64_t ShardCopy::marks() const {
   if (!shard_.initialized()) return 0;
-  std::vector<int64_t> marks;
+  std::vector<int64_t> marks = {shard_.round()};
   for (const WorkerMark& mark : shard_.worker_marks()) {
     marks.insert(marks.end(), {mark.last_step, mark.dropped, mark.rejected ? 1 : 0});
   }
@@ -123,6 +123,9 @@ void ShardCopy::BeginLink(CopyOutput* output) {
     const UpdateId id = {static_cast<int32_t>(r), incarnations_[r], 0, options_.shard};
     if (incarnations_[r] < 0) continue;
     output->to_successor.push_back(About(Kind::kAttach, version(), id));
+    if (!shard_.redoes(id.worker)) continue;
+    output->to_successor.push_back(About(Kind::kRead, version(), id));
+    output->to_successor.back().pushes.front().step = shard_.last_step(id.worker) - 1;
   }
   for (const Replicate& push : staged_) {
     if (push.payload == nullptr) continue;

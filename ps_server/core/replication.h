@@ -80,16 +80,16 @@ struct Replicate {
     kPush,    // not aggregated: one worker's whole push
     kDrop,    // K_OF_N: a late push was dropped; no payload. Nor have these:
     kAttach,  // a worker's stream began: its incarnation
-    kRead,    // ASYNC, BOUNDED: a worker is given the parameters as they are
+    kRead,    // ASYNC, BOUNDED: a worker is given the parameters as they are; K_OF_N: it redoes
     kBegin,   // of a link: the successor has now everything up to `sequence`
     kMember,  // ... and all that anybody was told; it is waited for from now on
   };
   Kind kind = Kind::kUpdate;
   int64_t version = 0;   // kUpdate: the one that it makes; else: the one it follows
   int64_t sequence = 0;  // of this chain and epoch, from 1. kBegin, kMember: the newest one before;
-                         // 0: kPush, kAttach: not in a state, sent before kBegin
+                         // 0: kPush, kAttach, kRead: not in a state, sent before kBegin
   std::vector<UpdateId> pushes = {};  // identities it is made of, in rank order
-  int64_t base = 0;                   // kPush: version that its gradients were computed from
+  int64_t base = 0;                   // kPush: PushEvent::base; kUpdate: the round it leads to
   std::shared_ptr<const std::vector<float>> payload = nullptr;
 };
 // One push's message without a payload; its sequence is given where it is sent.

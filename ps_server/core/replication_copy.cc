@@ -53,7 +53,8 @@ absl::Status ShardCopy::On(const StateEvent& event, int64_t now_ns, CopyOutput* 
 absl::Status ShardCopy::CheckOrder(const Replicate& message) const {
   const bool begins =
       message.kind == Kind::kBegin ||
-      (message.sequence == 0 && (message.kind == Kind::kPush || message.kind == Kind::kAttach));
+      (message.sequence == 0 && (message.kind == Kind::kPush || message.kind == Kind::kAttach ||
+                                 message.kind == Kind::kRead));
   const int64_t expected = sequence_ + (message.kind == Kind::kMember ? 0 : 1);
   if (!begins && (sequence_ < 0 || message.sequence != expected)) {
     return absl::DataLossError(absl::StrCat(Name(), ": message ", message.sequence,
@@ -112,7 +113,7 @@ absl::Status ShardCopy::Follow(const Replicate& message, int64_t now_ns, CopyOut
     case Kind::kUpdate: {
       Crash(CrashPoint::kReceivedNotApplied, id.step);
       ASSIGN_OR_RETURN(ShardUpdate update,
-                       shard_.ApplySum(message.pushes, *message.payload, now_ns));
+                       shard_.ApplySum(message.pushes, message.base, *message.payload, now_ns));
       NoteUpdate(std::move(update), output);
       return absl::OkStatus();
     }

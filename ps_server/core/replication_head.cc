@@ -82,10 +82,14 @@ void ShardCopy::Lead(const ShardEvent& event, bool was_initialized, ShardOutput*
       Emit({.kind = Kind::kUpdate,
             .version = version(),
             .pushes = shard->update->ids,
+            .base = shard_.round(),
             .payload = std::move(shard->sum)},
            output);
     }
     NoteUpdate(std::move(shard->update), output);
+  }
+  if (const auto* pull = std::get_if<PullEvent>(&event); pull && shard->refusals.empty()) {
+    if (shard_.redoes(pull->id.worker)) Emit(About(Kind::kRead, version(), pull->id), output);
   }
   if (!AppliesAlone(options_.rules.mode)) return;
   for (const ShardReply& reply : shard->replies) {

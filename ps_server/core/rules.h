@@ -4,9 +4,12 @@
 //   ASYNC     each push is an update of its own, at once
 //   BOUNDED   as ASYNC, but the reply that lets a worker begin clock c waits until every worker has
 //             finished clock c - staleness - 1 (Ho et al., NIPS 2013; clock c is its step c + 1)
-//   K_OF_N    an update is made of the first k pushes that were computed from its version (Chen et
-//             al., Revisiting Distributed Synchronous SGD, 2016); what comes later is dropped, or
-//             joins the next update
+//   K_OF_N    a shard's updates end rounds. An update is made of the first k pushes of its round
+//             (Chen et al., Revisiting Distributed Synchronous SGD, 2016); what comes later is
+//             dropped, or applied at once as an update of its own, with the weight that it would
+//             have had among k, and ends no round. A push is of the least round of any shard that
+//             its worker's parameters came from, the same at all shards, so that they agree on
+//             which pushes a round may be made of without having to talk
 #pragma once
 
 #include <cstdint>

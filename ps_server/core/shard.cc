@@ -1,5 +1,6 @@
 #include "ps_server/core/shard.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -115,6 +116,7 @@ absl::Status Shard::On(const AttachEvent& event, int64_t /*now_ns*/, ShardOutput
     ResetStaging(&known.staging);
   }
   known.incarnation = event.incarnation;
+  known.redoes = false;
   known.pull.reset();
   if (event.worker == 0 && !initialized()) ResetStaging(&start_values_);
   return absl::OkStatus();
@@ -195,7 +197,7 @@ absl::Status Shard::On(const PushEvent& event, int64_t now_ns, ShardOutput* outp
   } else if (options_.rules.mode == PsMode::kKOfN && event.base != worker.base) {
     return absl::InvalidArgumentError(absl::StrCat(
         "shard ", options_.shard, ": worker ", event.id.worker, " pushes step ", event.id.step,
-        " from version ", event.base, ", its first chunk said ", worker.base));
+        " from round ", event.base, ", its first chunk said ", worker.base));
   }
   ASSIGN_OR_RETURN(const Staging::Took took, Stage(event));
   if (took == Staging::Took::kDuplicate) {
@@ -228,7 +230,8 @@ void Shard::Begin(const PushEvent& event, int64_t now_ns) {
 
 void Shard::OnWhole(const UpdateId& id, int64_t now_ns, ShardOutput* output) {
   ShardWorker& worker = WorkerOf(id);
-  worker.late = options_.rules.mode == PsMode::kKOfN && worker.base != version_;
+  worker.late = options_.rules.mode == PsMode::kKOfN && worker.base < round_;
+  worker.redoes = false;
   output->staged = id;
   if (options_.whole_pushes) {
     output->push = std::make_shared<const std::vector<float>>(worker.staging.values());
@@ -248,17 +251,36 @@ absl::Status Shard::On(const RegroupEvent& event, int64_t /*now_ns*/, ShardOutpu
                                                    workers_.size()));
   }
   dead_ = absl::OkStatus();
-  for (size_t r = 0; r < workers_.size(); ++r) {
-    ShardWorker& worker = workers_[r];
-    worker.present = event.present[r];
+  for (ShardWorker& worker : workers_) {
+    worker.redoes = false;
     worker.pull.reset();
     ResetStaging(&worker.staging);
-    // Whoever comes back joins the barrier where it is now.
-    if (options_.rules.mode == PsMode::kSync && worker.present) worker.last_step = version_;
   }
+  TakeUp(event.present);
   if (!initialized()) ResetStaging(&start_values_);
   ReleaseKept();
   return absl::OkStatus();
+}
+
+// Whoever comes back joins the others where they are now: a barrier at its version; a bound no
+// further behind than somebody who was always there could be when the others go on from what they
+// have read. Further behind than that nobody is who was there: a state does not say who was.
+void Shard::TakeUp(const std::vector<bool>& present) {
+  int64_t first = 0;
+  for (size_t r = 0; r < workers_.size(); ++r) {
+    if (present[r]) first = std::max(first, workers_[r].last_step);
+  }
+  const int64_t behind = options_.rules.staleness;
+  for (size_t r = 0; r < workers_.size(); ++r) {
+    ShardWorker& worker = workers_[r];
+    const bool comes_back = !worker.present || worker.last_step < first - behind - 1;
+    worker.present = present[r];
+    if (!worker.present) continue;
+    if (options_.rules.mode == PsMode::kSync) worker.last_step = version_;
+    if (options_.rules.mode == PsMode::kBounded && comes_back) {
+      worker.last_step = std::max(worker.last_step, first - behind);
+    }
+  }
 }
 
 }  // namespace lockstep

@@ -6,8 +6,8 @@
 // (update_policy.h). They are summed (push_sum.h), the optimizer's step is made and version += 1.
 // So a push is atomic, and in SYNC the bits do not depend on timing. MEAN (rules.optimizer.divisor
 // is world_size) divides by the number of pushes in the update: all workers, those who are left of
-// them, or k. A pull waits until its worker's own push is applied, and as long as the mode's bound
-// says. Invariants:
+// them, or k; a late push that is applied alone is divided by k. A pull waits until its worker's
+// own push is applied, and as long as the mode's bound says. Invariants:
 //  1. Update identity is (worker, incarnation, step, shard). A chunk of an applied step, or of
 //     elements staged already, is taken as delivered and counted, never applied again. A barrier
 //     counts identities, not requests.
@@ -27,14 +27,18 @@
 //  6. SYNC, K_OF_N: when a pull has waited for sync_timeout_ms the shard is dead until a new group
 //     comes: it refuses that and every later event with one DeadlineExceeded that names the missing
 //     workers, so all workers hear the same. ASYNC, BOUNDED: only that worker is refused.
-//  7. SYNC: the last applied step of whoever is present is the version. ASYNC, BOUNDED: the version
-//     is the sum of them.
+//  7. SYNC: the last applied step of whoever is present is the version. ASYNC: the version is the
+//     sum of them. BOUNDED: likewise, less the steps that invariant 11 skips.
 //  8. EXACT: blocks are counted from the start of each tensor, wherever the shard was cut, so that
 //     any number of servers makes the same bits as one sum over the whole flat space.
 //  9. BOUNDED: a reply to a pull of step t contains every push of whoever is present up to step
 //     t - staleness.
 // 10. K_OF_N: whoever can still push is waited for; who has made rules.steps is not, so the last
 //     updates are of fewer than k pushes.
+// 11. BOUNDED: nobody who is present is more than staleness + 1 steps behind anybody else, so that
+//     nobody waits longer than a step for each clock of the bound. Whoever comes back after a group
+//     without it is staleness steps behind the first one, unless it was nearer: steps that it
+//     missed are not made, as in SYNC.
 // Units: elements (float) unless said; times in ns. Pure: no I/O, no threads, no clock.
 // Paper: Li et al., Scaling Distributed Machine Learning with the Parameter Server, OSDI 2014.
 #pragma once
@@ -87,7 +91,7 @@ struct InitEvent {  // start values, by worker 0
 struct PushEvent {
   UpdateId id;
   ShardChunk chunk;
-  int64_t base = 0;  // K_OF_N: the version that its gradients were computed from
+  int64_t base = 0;  // K_OF_N: the least round of any shard that its gradients were computed from
   // The chunk's pieces are these rows; it has no offset and total.
   std::optional<ShardRows> rows = {};
 };
@@ -108,6 +112,7 @@ struct ShardReply {
   int64_t version = 0;
   SharedParameters parameters;  // sum_only: the sum
   bool rejected = false;        // K_OF_N: its push came late and was dropped
+  int64_t round = 0;            // SYNC, K_OF_N: of this version
   int64_t least_step = 0;       // of any worker, that this version contains
   int64_t blocked_ns = 0;       // BOUNDED: how long nothing but the bound held it
 };
@@ -139,10 +144,11 @@ class Shard {
   static absl::StatusOr<Shard> Restore(const ShardOptions& options, const ShardState& state);
 
   ShardOutput Handle(const ShardEvent& event, int64_t now_ns);
-  // On a copy: applies what the primary applied, version() + 1, with the same bits. ASYNC, BOUNDED:
-  // if it was given the primary's pulls, too, where they were answered. Errors: FailedPrecondition
-  // (an identity that is applied already, or is not its worker's next; no start values).
-  absl::StatusOr<ShardUpdate> ApplySum(std::span<const UpdateId> pushes,
+  // On a copy: applies what the primary applied, version() + 1, with the same bits, being in
+  // `round` then. ASYNC, BOUNDED: if it was given the primary's pulls, too, where they were
+  // answered. Errors: FailedPrecondition (an identity that is applied already, or is not its
+  // worker's next; another round than this one or the next; no start values).
+  absl::StatusOr<ShardUpdate> ApplySum(std::span<const UpdateId> pushes, int64_t round,
                                        const std::vector<float>& sum, int64_t now_ns);
   // On a copy: the primary dropped this push. Errors: as ApplySum.
   absl::Status ApplyDrop(const UpdateId& push);
@@ -153,6 +159,11 @@ class Shard {
   std::vector<StalenessMark> staleness_marks() const { return policy_->Save(); }
 
   int64_t version() const { return version_; }
+  // SYNC, K_OF_N: updates that ended a round: all but those of one late push. ASYNC, BOUNDED: 0.
+  int64_t round() const { return round_; }
+  // K_OF_N: this worker makes steps again that are done here, and is not waited for until it is
+  // through: it said so by a pull of a step before its last one.
+  bool redoes(int32_t worker) const { return workers_[static_cast<size_t>(worker)].redoes; }
   bool initialized() const { return parameters_ != nullptr; }
   int64_t last_step(int32_t worker) const {
     return workers_[static_cast<size_t>(worker)].last_step;
@@ -186,12 +197,13 @@ class Shard {
   void OnWhole(const UpdateId& id, int64_t now_ns, ShardOutput* output);
   void Drop(int32_t worker);
   ShardUpdate Apply(const std::vector<int32_t>& due, int64_t now_ns, ShardOutput* output);
-  float DivisorOf(size_t pushes) const;
-  void Commit(const std::vector<float>& sum, int64_t now_ns, ShardUpdate* update);
+  // `ends_round`: in K_OF_N, it is not of a late push alone.
+  float DivisorOf(size_t pushes, bool ends_round) const;
+  void Commit(const std::vector<float>& sum, bool ends_round, int64_t now_ns, ShardUpdate* update);
   void Step(const OptimizerOptions& optimizer, const float* sum);
   bool KeepsThisVersion() const;
   void ReleaseKept();
-  void RestoreKept(const std::vector<float>& parameters);
+  void TakeUp(const std::vector<bool>& present);
   bool ReadsKept(const ShardWorker& worker) const;
   void Reply(int64_t now_ns, ShardOutput* output);
   int32_t LongestWaiting() const;  // -1: nobody waits
@@ -206,6 +218,7 @@ class Shard {
   std::unique_ptr<UpdatePolicy> policy_;
   absl::Status dead_;
   int64_t version_ = 0;
+  int64_t round_ = 0;
   int64_t duplicates_ = 0;
   Staging start_values_;
   std::shared_ptr<std::vector<float>> parameters_;  // null until the start values are complete

@@ -1,4 +1,5 @@
 // The part of Shard that answers pulls, and gives up those that have waited too long.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ absl::Status Shard::On(const PullEvent& event, int64_t now_ns, ShardOutput* /*ou
                                                    event.id.worker, " pulls step ", event.id.step,
                                                    ", its last applied one is ", worker.last_step));
   }
+  // It is told where it stands before its group begins, when nobody has pushed: no round ends here.
+  const bool goes_back = event.id.step < worker.last_step;
+  worker.redoes = worker.redoes || (options_.rules.mode == PsMode::kKOfN && goes_back);
   // A pull that is asked again replaces the first: one reply is owed to a worker at any time.
   worker.pull = ShardWorker::Pull{event.id.step, now_ns, {}};
   if (options_.rules.mode == PsMode::kSync && event.id.step < version_ && !ReadsKept(worker)) {
@@ -44,6 +48,8 @@ void Shard::Reply(int64_t now_ns, ShardOutput* output) {
                               .version = kept ? kept_.version : version_,
                               .parameters = kept ? kept_.parameters : parameters_,
                               .rejected = worker.rejected && worker.pull->step == worker.last_step,
+                              // Of kept ones only SYNC's and the start values have one.
+                              .round = kept ? std::min(round_, kept_.version) : round_,
                               .least_step = kept ? kept_.step : least_step,
                               .blocked_ns = now_ns - worker.pull->blocked_ns.value_or(now_ns)};
     policy_->OnRead(reply.worker, reply.version, reply.least_step, now_ns);

@@ -28,14 +28,16 @@ absl::Status CheckParts(const ShardOptions& options, const ShardState& state) {
   const size_t parameters = state.parameters == nullptr ? 0 : state.parameters->size();
   const size_t previous = state.previous == nullptr ? count : state.previous->size();
   if (parameters == count && previous == count && state.optimizer_state.size() == slots * count &&
-      state.staleness.size() == marks && state.version >= 0) {
+      state.staleness.size() == marks && state.version >= 0 && state.round >= 0 &&
+      state.round <= state.version) {
     return absl::OkStatus();
   }
-  return absl::DataLossError(absl::StrCat(
-      "shard ", options.shard, " of ", count, " elements, ", slots,
-      " optimizer values each: the state of version ", state.version, " has ", parameters,
-      " parameters, ", previous, " previous ones, ", state.optimizer_state.size(),
-      " optimizer values and ", state.staleness.size(), " staleness marks, expected ", marks));
+  return absl::DataLossError(
+      absl::StrCat("shard ", options.shard, " of ", count, " elements, ", slots,
+                   " optimizer values each: the state of version ", state.version, ", round ",
+                   state.round, " has ", parameters, " parameters, ", previous, " previous ones, ",
+                   state.optimizer_state.size(), " optimizer values and ", state.staleness.size(),
+                   " staleness marks, expected ", marks));
 }
 
 }  // namespace
@@ -59,7 +61,10 @@ ShardState Shard::Save() const {
           .layout = options_.layout,
           .version = version_,
           .parameters = parameters_,
+          .round = round_,
           .previous = kept_.parameters,
+          .previous_version = kept_.parameters == nullptr ? 0 : kept_.version,
+          .previous_step = kept_.parameters == nullptr ? 0 : kept_.step,
           .optimizer_state = optimizer_state_,
           .workers = worker_marks(),
           .staleness = staleness_marks()};
@@ -70,6 +75,7 @@ absl::StatusOr<Shard> Shard::Restore(const ShardOptions& options, const ShardSta
   RETURN_IF_ERROR(CheckBelongs(options, state));
   RETURN_IF_ERROR(CheckParts(options, state));
   shard.version_ = state.version;
+  shard.round_ = state.round;
   shard.parameters_ = std::make_shared<std::vector<float>>(*state.parameters);
   shard.optimizer_state_ = state.optimizer_state;
   for (size_t r = 0; r < state.workers.size(); ++r) {
@@ -81,23 +87,12 @@ absl::StatusOr<Shard> Shard::Restore(const ShardOptions& options, const ShardSta
     worker.rejected = mark.rejected;
   }
   shard.policy_->Restore(state.staleness);
-  if (state.previous != nullptr) shard.RestoreKept(*state.previous);
+  if (state.previous != nullptr) {
+    shard.kept_ = {.step = state.previous_step,
+                   .version = state.previous_version,
+                   .parameters = std::make_shared<std::vector<float>>(*state.previous)};
+  }
   return shard;
-}
-
-// What a state holds as `previous` follows from its mode (KeepsThisVersion).
-void Shard::RestoreKept(const std::vector<float>& parameters) {
-  kept_.parameters = std::make_shared<std::vector<float>>(parameters);
-  if (!policy_->OneVersionPerStep()) return;  // the start values
-  const auto newest = std::max_element(
-      workers_.begin(), workers_.end(),
-      [](const ShardWorker& a, const ShardWorker& b) { return a.last_step < b.last_step; });
-  kept_.step = newest->last_step - 1;
-  // Each update since then is of whoever is one step further; SYNC has made one.
-  const auto further = std::count_if(
-      workers_.begin(), workers_.end(),
-      [&newest](const ShardWorker& worker) { return worker.last_step == newest->last_step; });
-  kept_.version = options_.rules.mode == PsMode::kSync ? version_ - 1 : version_ - further;
 }
 
 }  // namespace lockstep

@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little, "states are written as
 using Bytes = std::span<const std::byte>;
 
 constexpr std::array<char, 8> kMagic = {'l', 'o', 'c', 'k', 's', 't', 'e', 'p'};
-constexpr uint32_t kFormat = 1;
+constexpr uint32_t kFormat = 2;
 constexpr uint64_t kElementsMax = uint64_t{1} << 36;
 constexpr uint64_t kWorkersMax = uint64_t{1} << 20;
 
@@ -31,6 +31,9 @@ struct Header {
   int64_t offset = 0;
   uint64_t layout = 0;
   int64_t version = 0;
+  int64_t round = 0;
+  int64_t previous_version = 0;
+  int64_t previous_step = 0;
   uint64_t workers = 0;
   uint64_t staleness = 0;
   uint64_t parameters = 0;  // elements
@@ -39,7 +42,7 @@ struct Header {
   std::array<char, 32> body = {};  // XXH3-128, hex
   uint64_t self = 0;               // XXH3-64 of all fields before it
 };
-static_assert(sizeof(Header) == 120, "no padding, whose bytes nobody sets");
+static_assert(sizeof(Header) == 144, "no padding, whose bytes nobody sets");
 
 struct EncodedMark {
   int64_t incarnation = 0;
@@ -108,7 +111,8 @@ bool SameBits(const SharedParameters& a, const SharedParameters& b) {
 
 bool operator==(const ShardState& a, const ShardState& b) {
   return a.shard == b.shard && a.offset == b.offset && a.layout == b.layout &&
-         a.version == b.version && SameBits(a.parameters, b.parameters) &&
+         a.version == b.version && a.round == b.round && a.previous_version == b.previous_version &&
+         a.previous_step == b.previous_step && SameBits(a.parameters, b.parameters) &&
          SameBits(a.previous, b.previous) && SameBits(a.optimizer_state, b.optimizer_state) &&
          a.workers == b.workers && a.staleness == b.staleness;
 }
@@ -120,6 +124,9 @@ EncodedState EncodeState(const ShardState& state) {
                    .offset = state.offset,
                    .layout = state.layout,
                    .version = state.version,
+                   .round = state.round,
+                   .previous_version = state.previous_version,
+                   .previous_step = state.previous_step,
                    .workers = state.workers.size(),
                    .staleness = state.staleness.size(),
                    .parameters = state.parameters->size(),
@@ -165,6 +172,9 @@ absl::StatusOr<ShardState> DecodeState(std::span<const std::byte> bytes) {
   state.offset = header.offset;
   state.layout = header.layout;
   state.version = header.version;
+  state.round = header.round;
+  state.previous_version = header.previous_version;
+  state.previous_step = header.previous_step;
   for (const EncodedMark& mark : Take<EncodedMark>(header.workers, &rest)) {
     state.workers.push_back({.incarnation = mark.incarnation,
                              .last_step = mark.last_step,

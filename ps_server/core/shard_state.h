@@ -38,7 +38,10 @@ struct ShardState {
   uint64_t layout = 0;  // fingerprint of tensors, workers and rules, whatever the number of shards
   int64_t version = 0;  // updates applied
   SharedParameters parameters;
+  int64_t round = 0;                     // Shard::round
   SharedParameters previous;             // what a worker that is behind reads; null: nobody is
+  int64_t previous_version = 0;          // of `previous`
+  int64_t previous_step = 0;             // whoever is behind is at this one
   std::vector<float> optimizer_state;    // slots one after the other, each as long as `parameters`
   std::vector<WorkerMark> workers;       // [index]
   std::vector<StalenessMark> staleness;  // [index]; ASYNC, BOUNDED
@@ -65,7 +68,7 @@ absl::StatusOr<ShardState> DecodeState(std::span<const std::byte> bytes);
 // The elements [offset, offset + count) of the flat space out of shards cut otherwise: for a
 // restart on another number of servers (placement SPLIT, where a shard is a range). A worker's mark
 // is the least of all parts, so that nothing is taken for applied that one of them lacks. Only
-// states of one cut may be mixed. SYNC, K_OF_N: every shard is at the same version, and nothing is
+// states of one cut may be mixed. SYNC, K_OF_N: every shard is in the same round, and nothing is
 // made twice. ASYNC, BOUNDED: shards of a cut differ by pushes that were under way; the new version
 // is the sum of the workers' steps, and a part that was ahead gets those pushes once more.
 // Errors: InvalidArgument (no parts, parts that do not fit each other), FailedPrecondition

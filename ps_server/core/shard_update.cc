@@ -23,8 +23,9 @@ ShardUpdate Shard::Apply(const std::vector<int32_t>& due, int64_t now_ns, ShardO
     update.wait_ns = std::max(update.wait_ns, now_ns - worker.push_start_ns);
     if (worker.late) update.late.push_back(r);
   }
+  const bool ends_round = update.late.size() < due.size();
   if (options_.rules.order == PsOrder::kExact) {
-    update.non_finite = SumExactly(options_.range.parts, DivisorOf(due.size()), pushes);
+    update.non_finite = SumExactly(options_.range.parts, DivisorOf(due.size(), ends_round), pushes);
   } else {
     SumInRankOrder(pushes, options_.range.count);
   }
@@ -32,27 +33,31 @@ ShardUpdate Shard::Apply(const std::vector<int32_t>& due, int64_t now_ns, ShardO
   sum_ = std::make_shared<std::vector<float>>(std::move(first.values()));
   first.values().clear();
   output->sum = sum_;
-  Commit(*sum_, now_ns, &update);
+  Commit(*sum_, ends_round, now_ns, &update);
   return update;
 }
 
-float Shard::DivisorOf(size_t pushes) const {
+// A late push has the weight that it would have had in its round.
+float Shard::DivisorOf(size_t pushes, bool ends_round) const {
   const float divisor = options_.rules.optimizer.divisor;
   const bool mean = divisor == static_cast<float>(options_.world_size);
-  return mean ? static_cast<float>(pushes) : divisor;
+  if (!mean) return divisor;
+  return static_cast<float>(ends_round ? static_cast<int64_t>(pushes) : options_.rules.k);
 }
 
 // Makes the update that `update->ids` are the pushes of.
-void Shard::Commit(const std::vector<float>& sum, int64_t now_ns, ShardUpdate* update) {
+void Shard::Commit(const std::vector<float>& sum, bool ends_round, int64_t now_ns,
+                   ShardUpdate* update) {
   policy_->OnApply(now_ns, update);
   OptimizerOptions optimizer = options_.rules.optimizer;
   const bool divided = options_.rules.order == PsOrder::kExact;
-  optimizer.divisor = divided ? 1.0F : DivisorOf(update->ids.size());
+  optimizer.divisor = divided ? 1.0F : DivisorOf(update->ids.size(), ends_round);
   if (options_.rules.scale_by_staleness) {
     optimizer.learning_rate /= static_cast<float>(1 + update->staleness->update);
   }
   Step(optimizer, sum.data());
   update->version = ++version_;
+  if (ends_round && !AppliesAlone(options_.rules.mode)) ++round_;
   for (const UpdateId& id : update->ids) {
     ShardWorker& worker = WorkerOf(id);
     worker.last_step = id.step;
@@ -124,12 +129,18 @@ absl::Status Shard::CheckNext(const UpdateId& push) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ShardUpdate> Shard::ApplySum(std::span<const UpdateId> pushes,
+absl::StatusOr<ShardUpdate> Shard::ApplySum(std::span<const UpdateId> pushes, int64_t round,
                                             const std::vector<float>& sum, int64_t now_ns) {
   if (pushes.empty() || static_cast<int64_t>(sum.size()) != options_.range.count) {
     return absl::FailedPreconditionError(
         absl::StrCat("copy of shard ", options_.shard, ": an update of ", pushes.size(),
                      " pushes and ", sum.size(), " elements, expected ", options_.range.count));
+  }
+  const bool ends_round = AppliesAlone(options_.rules.mode) || round == round_ + 1;
+  if (!ends_round && (round != round_ || options_.rules.mode != PsMode::kKOfN)) {
+    return absl::FailedPreconditionError(absl::StrCat("copy of shard ", options_.shard,
+                                                      ": an update leads to round ", round,
+                                                      ", this copy is in ", round_));
   }
   ShardUpdate update;
   for (const UpdateId& push : pushes) {
@@ -142,7 +153,7 @@ absl::StatusOr<ShardUpdate> Shard::ApplySum(std::span<const UpdateId> pushes,
     update.ids.push_back(push);
   }
   for (const UpdateId& push : pushes) WorkerOf(push).incarnation = push.incarnation;
-  Commit(sum, now_ns, &update);
+  Commit(sum, ends_round, now_ns, &update);
   return update;
 }
 

@@ -9,10 +9,10 @@ void StalenessMeter::Read(int32_t worker, int64_t version, int64_t least_step, i
   reader.read_ns = now_ns;
 }
 
-Staleness StalenessMeter::Apply(int32_t worker, int64_t now_ns) {
+Staleness StalenessMeter::Apply(int32_t worker, int64_t step, int64_t now_ns) {
   Worker& writer = workers_[static_cast<size_t>(worker)];
   Staleness staleness = {.update = applied_ - writer.mark.applied - writer.mark.others_at_read,
-                         .clock = writer.mark.applied - writer.mark.slowest_at_read,
+                         .clock = step - 1 - writer.mark.slowest_at_read,
                          .gap_ns = {},
                          .cycle_ns = {}};
   if (writer.apply_ns.has_value() && writer.read_ns.has_value()) {

@@ -31,8 +31,8 @@ class StalenessMeter {
   // A reply to `worker` has got its version, which contains so many updates, and each worker's up
   // to `least_step`. A later read replaces an earlier one of its cycle.
   void Read(int32_t worker, int64_t version, int64_t least_step, int64_t now_ns);
-  // `worker`'s next update is applied.
-  Staleness Apply(int32_t worker, int64_t now_ns);
+  // `worker`'s next update is applied, its push of `step`.
+  Staleness Apply(int32_t worker, int64_t step, int64_t now_ns);
 
   // Cycles that a restart cuts have no times.
   std::vector<StalenessMark> Save() const;

@@ -28,9 +28,10 @@ struct ShardWorker {
   int64_t dropped = 0;        // pushes
   bool rejected = false;      // the push of last_step was dropped
   bool present = true;        // in the group
+  bool redoes = false;        // K_OF_N: it makes steps again that are done here
   Staging staging;            // of last_step + 1
-  int64_t base = 0;           // version that the staged gradients were computed from
-  bool late = false;          // K_OF_N: the staged push is whole, and not of the version it met
+  int64_t base = 0;           // K_OF_N: round that the staged gradients were computed from
+  bool late = false;          // K_OF_N: the staged push is whole, and its round is over
   int64_t push_start_ns = 0;  // its first chunk
   int64_t push_end_ns = 0;    // its newest one
   std::optional<Pull> pull;   // not answered yet
@@ -74,9 +75,17 @@ std::unique_ptr<UpdatePolicy> MakeSyncBarrier();
 std::unique_ptr<UpdatePolicy> MakeAsync(int32_t world_size);
 // BOUNDED: as ASYNC, but whoever has finished step t reads once all have finished t - staleness.
 std::unique_ptr<UpdatePolicy> MakeBounded(int32_t world_size, int64_t staleness);
-// K_OF_N: an update is made of the first k pushes computed from its version, or of one from each
-// worker that can still make such a push, where these are fewer; late pushes are dropped, or join
-// the next update without being counted.
+// K_OF_N: a round's update is made of the first k pushes computed from it, or of one from each
+// worker that can still make such a push, where these are fewer. A push whose round is over is
+// dropped, or is an update of its own, at once. On several shards nobody waits for ever: a push's
+// round is the least that its worker read of any shard (rules.h). Were all at rest, then at a shard
+// that is in the least round r of all every worker's push would be here and be of round r: it was
+// made from rounds up to r, as no shard had given its worker less than its label; if it is answered
+// here its worker waits at another shard with a push that is not late there, so that is of a round
+// of at least r, thus of r, and would have been part of the update that ends r here, or still be
+// here. So all who can push are here, and the round ends. But for those who went back in a new
+// group to a step that is done here and not at another shard (`redoes`): they push nothing here
+// before they are answered there, so they are not waited for.
 std::unique_ptr<UpdatePolicy> MakeKOfN(const PsRules& rules);
 
 }  // namespace lockstep

@@ -85,6 +85,7 @@ void Exchange::DeliverReply(Seat* seat, const ShardReply& reply) {
   out.header.set_step(reply.step);
   out.header.set_version(reply.version);
   out.header.set_rejected(reply.rejected);
+  out.header.set_base(reply.round);
   out.unit_bytes = SizeOf(config_.rules.wire_dtype);
   const auto wanted = seat->row_pulls.find(reply.worker);
   if (wanted != seat->row_pulls.end() && wanted->second.asked) {
@@ -102,11 +103,11 @@ void Exchange::DeliverReply(Seat* seat, const ShardReply& reply) {
   outgoing_.push_back({found->second, std::move(out)});
 }
 
-// Of all workers in SYNC and K_OF_N, where it is the version; else of the one that is furthest
+// Of all workers in SYNC and K_OF_N, where it is the round; else of the one that is furthest
 // behind.
 int64_t Exchange::CutStepOf(const Seat& seat) const {
+  if (!AppliesAlone(config_.rules.mode)) return seat.copy->shard().round();
   int64_t step = seat.copy->version();
-  if (!AppliesAlone(config_.rules.mode)) return step;
   for (int32_t w = 0; w < config_.world_size; ++w) {
     if (present(w)) step = std::min(step, seat.copy->shard().last_step(w));
   }

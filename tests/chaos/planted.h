@@ -99,32 +99,44 @@ class AcknowledgesFirst final : public SimServer {
   std::map<int64_t, std::pair<int64_t, std::string>> answers_;
 };
 
-// Whatever epoch a frame names, it is taken for one of this epoch.
-class HasNoFence final : public RewritingServer {
+// Whoever was replaced is not fenced: streams outlive their epoch, a successor goes on confirming
+// to the head that it had, in whatever epoch it is itself, and no member has a lease on being one.
+class HasNoFence final : public SimServer {
  public:
-  using RewritingServer::RewritingServer;
+  using SimServer::SimServer;
 
  protected:
-  void Rewrite(int64_t /*stream*/, PsFrame* header, std::string* /*payload*/) override {
-    header->set_epoch(group().epoch());
+  int64_t LeaseNowNs() const override { return 0; }
+  bool HangsUp(int64_t stream) override {
+    outlived_.insert(stream);
+    return false;
   }
+  void OnFrame(int64_t stream, const std::string& bytes) override {
+    if (!outlived_.contains(stream)) return SimServer::OnFrame(stream, bytes);
+    const std::vector<Bytes> slices = {std::as_bytes(std::span(bytes))};
+    const absl::StatusOr<Frame> frame = DecodeFrame(slices);
+    if (!frame.ok() || frame->header.kind() != REPLICATE) return;
+    const auto message = DecodeReplicate(frame->header.replicated());
+    if (!message.ok()) return;  // a later chunk
+    PsFrame answer = frame->header;
+    answer.clear_replicated();
+    answer.set_kind(REPLICATED);
+    answer.set_offset(0);
+    answer.set_total(0);
+    answer.set_version(message->version);
+    answer.set_push(message->sequence);
+    self_.Send(stream, EncodeHeader(answer, 0));
+  }
+
+ private:
+  std::set<int64_t> outlived_;
 };
-class WorkerWithoutFence final : public SimWorker {
+class WorkerWithoutLease final : public SimWorker {
  public:
   using SimWorker::SimWorker;
 
  protected:
-  void OnFrame(int64_t stream, const std::string& bytes) override {
-    const std::vector<Bytes> slices = {std::as_bytes(std::span(bytes))};
-    absl::StatusOr<Frame> frame = DecodeFrame(slices);
-    if (!frame.ok()) return;
-    frame->header.set_epoch(group().epoch());
-    std::string without = EncodeHeader(frame->header, frame->payload_bytes);
-    for (const Bytes piece : frame->payload) {
-      without.append(reinterpret_cast<const char*>(piece.data()), piece.size());
-    }
-    SimWorker::OnFrame(stream, without);
-  }
+  int64_t LeaseNowNs() const override { return 0; }
 };
 
 // A restored shard has forgotten what it applied.

@@ -1,4 +1,4 @@
-// tier.h: sources that both tiers compile ask here how much of their work to do.
+// tier.h: sources that several tiers compile ask here how much of their work to do.
 #pragma once
 
 namespace lockstep {
@@ -7,6 +7,11 @@ namespace lockstep {
 inline constexpr bool kFullTier = true;
 #else
 inline constexpr bool kFullTier = false;
+#endif
+#ifdef LOCKSTEP_LONG_TIER
+inline constexpr bool kLongTier = true;
+#else
+inline constexpr bool kLongTier = false;
 #endif
 
 }  // namespace lockstep

@@ -113,6 +113,48 @@ TEST(BoundedShard, WhoIsAbsentHoldsNobody) {
               StatusIs(StatusCode::kFailedPrecondition, "worker 2 is not in this group"));
 }
 
+// It was away while the others made 6 steps: they would wait for all that it missed, and a worker
+// that takes up its last read would wait for it before the group can begin.
+TEST(BoundedShard, WhoComesBackIsAsFarBehindAsTheBoundAllows) {
+  for (const int32_t staleness : {0, 2}) {
+    BoundedShard shard(3, staleness);
+    for (int32_t worker : {0, 1, 2}) shard.Step(worker, 1);
+    shard.Regroup({true, true, false});
+    for (int64_t step = 2; step <= 7; ++step) {
+      shard.Step(0, step);
+      shard.Step(1, step);
+    }
+    shard.Regroup({true, true, true});
+    EXPECT_EQ(shard.shard().last_step(2), 7 - staleness);
+    EXPECT_EQ(shard.shard().last_step(0), 7);
+    EXPECT_EQ(shard.Pull(0, 6).replies.size(), 1U);  // takes up what it read last
+    const ShardOutput read = shard.Pull(2, 6 - staleness);
+    ASSERT_EQ(read.replies.size(), 1U);
+    // Worker 0 goes on from its read of 7, and is then held.
+    shard.Push(0, 8);
+    EXPECT_TRUE(shard.Pull(0, 8).replies.empty());
+    const ShardOutput next = shard.Push(2, 8 - staleness);
+    EXPECT_EQ(next.update->staleness->clock, next.update->step - 1 - read.replies[0].least_step);
+    shard.Push(1, 8);
+    EXPECT_EQ(shard.Pull(1, 8).replies.size(), 1U);
+  }
+}
+
+// A state does not say who was away when it was saved, but nobody else is so far behind.
+TEST(BoundedShard, WhoWasAwayWhenAStateWasSavedComesBackTheSameWay) {
+  BoundedShard shard(2, 1);
+  shard.Regroup({true, false});
+  for (int64_t step = 1; step <= 5; ++step) shard.Step(0, step);
+  OneShard restored(shard.options(), kSeed);
+  restored.Become(shard.shard().Save(), {true, true});
+  EXPECT_EQ(restored.shard().last_step(1), 4);
+  BoundedShard near(2, 1);
+  near.Step(0, 1);
+  near.Step(0, 2);
+  restored.Become(near.shard().Save(), {true, true});
+  EXPECT_EQ(restored.shard().last_step(1), 0) << "it was there, and is to make its step";
+}
+
 TEST(BoundedShard, AWaitThatExpiresNamesTheSlowAndEndsTheWaitingOnly) {
   BoundedShard shard(3, 1);
   shard.Step(0, 1);

@@ -30,7 +30,8 @@ class KOfNShard : public OneShard {
       : OneShard(OptionsOf(workers, k, apply_late, steps), kSeed) {}
 
   void ExpectReplay(const std::vector<ShardUpdate>& updates) {
-    const Replayed replayed = Replay(kSeed, updates, kCount, options().rules.optimizer, true);
+    const Replayed replayed =
+        Replay(kSeed, updates, kCount, options().rules.optimizer, true, options().rules.k);
     EXPECT_TRUE(SameBits(*shard().parameters(), replayed.versions.back()));
   }
 
@@ -83,34 +84,44 @@ TEST(KOfNShard, ALatePushIsDroppedAndToldSoAndItsWorkerGoesOn) {
   shard.ExpectReplay({*first.update, *second.update});
 }
 
-TEST(KOfNShard, ALatePushJoinsTheNextUpdateAndIsNotCounted) {
+// It waits for nobody: on several shards its worker would wait here while others wait for it there.
+TEST(KOfNShard, ALatePushIsAppliedAtOnceAsOneOfKAndEndsNoRound) {
   KOfNShard shard(3, 2, /*apply_late=*/true);
   shard.Push(0, 1);
   const ShardOutput first = shard.Push(1, 1);
-  EXPECT_FALSE(shard.Push(2, 1).update.has_value());
   EXPECT_TRUE(shard.Pull(2, 1).replies.empty());
-  EXPECT_FALSE(shard.Push(0, 2, 1).update.has_value());
-  const ShardOutput second = shard.Push(1, 2, 1);
+  const ShardOutput late = shard.Push(2, 1);
+  ASSERT_TRUE(late.update.has_value());
+  EXPECT_EQ(late.update->late, std::vector<int32_t>{2});
+  EXPECT_EQ(late.update->ids.size(), 1U);
+  ASSERT_EQ(late.replies.size(), 1U);
+  EXPECT_EQ(late.replies[0].version, 2);
+  EXPECT_EQ(late.replies[0].round, 1);
+  EXPECT_FALSE(late.replies[0].rejected);
+  EXPECT_FALSE(shard.Push(0, 2, 1).update.has_value());  // of version 1, and not late
+  const ShardOutput second = shard.Push(2, 2, 1);
   ASSERT_TRUE(second.update.has_value());
-  EXPECT_EQ(second.update->ids.size(), 3U);
-  EXPECT_EQ(second.update->late, std::vector<int32_t>{2});
-  EXPECT_EQ(second.update->step, 2);
-  ASSERT_EQ(second.replies.size(), 1U);
-  EXPECT_FALSE(second.replies[0].rejected);
-  shard.ExpectReplay({*first.update, *second.update});  // a mean of 2, then one of 3
+  EXPECT_EQ(second.update->late, std::vector<int32_t>{});
+  EXPECT_EQ(shard.shard().version(), 3);
+  EXPECT_EQ(shard.shard().round(), 2);
+  shard.ExpectReplay({*first.update, *late.update, *second.update});
 }
 
-// Whoever waits with a late push can't make another one: they are not waited for.
-TEST(KOfNShard, WhereAllButOneAreLateThatOneIsEnough) {
-  KOfNShard shard(3, 2, /*apply_late=*/true, /*steps=*/2);
-  shard.Push(0, 1);
-  shard.Push(1, 1);
-  shard.Push(0, 2, 1);
-  EXPECT_EQ(shard.Push(1, 2, 1).update->version, 2);  // both are through
-  const ShardOutput alone = shard.Push(2, 1, 0);      // late, and there is nobody else
-  ASSERT_TRUE(alone.update.has_value());
-  EXPECT_EQ(alone.update->late, std::vector<int32_t>{2});
-  EXPECT_EQ(shard.Push(2, 2, 3).update->version, 4);
+// A worker's last push is late, and it can make no other: nobody else is left to wait for.
+TEST(KOfNShard, ALateLastPushGoesWithTheRoundThatWaitedForIt) {
+  KOfNShard shard(4, 2, /*apply_late=*/true, /*steps=*/2);
+  for (int64_t step = 1; step <= 2; ++step) {
+    shard.Push(0, step, step - 1);
+    EXPECT_TRUE(shard.Push(1, step, step - 1).update.has_value());  // both are through
+  }
+  EXPECT_EQ(shard.Push(2, 1, 0).update->late, std::vector<int32_t>{2});
+  EXPECT_EQ(shard.Push(3, 1, 0).update->late, std::vector<int32_t>{3});
+  EXPECT_FALSE(shard.Push(2, 2, 2).update.has_value());  // the other one may come, too
+  const ShardOutput last = shard.Push(3, 2, 0);
+  ASSERT_TRUE(last.update.has_value());
+  EXPECT_EQ(last.update->ids.size(), 2U);
+  EXPECT_EQ(last.update->late, std::vector<int32_t>{3});
+  EXPECT_EQ(shard.shard().round(), 3);
 }
 
 TEST(KOfNShard, TowardsTheEndAnUpdateIsOfThoseStillAtWork) {
@@ -144,7 +155,7 @@ TEST(KOfNShard, AllChunksOfAPushComeFromOneVersion) {
   KOfNShard shard(2, 1);
   shard.Push(0, 1, 0, 0, 4);
   EXPECT_THAT(RefusalOf(shard.Push(0, 1, 1, 4, 8)),
-              StatusIs(StatusCode::kInvalidArgument, "from version 1, its first chunk said 0"));
+              StatusIs(StatusCode::kInvalidArgument, "from round 1, its first chunk said 0"));
 }
 
 TEST(KOfNShard, AWaitThatExpiresNamesWhoCouldStillPush) {

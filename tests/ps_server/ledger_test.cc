@@ -163,13 +163,44 @@ TEST(Ledger, WhatNobodyWasToldMayBeMadeAnew) {
 TEST(Ledger, WhatARewindVoidsIsMadeAgain) {
   Ledger ledger(Rules(PsMode::kSync), 2, 1);
   Synchronous(&ledger);
-  ledger.Rewound(2, 0, 1);
+  ledger.Rewound(2, 0, 1, {1, 1});
   EXPECT_THAT(ledger.Check(kSteps), testing::Contains(HasSubstr("it ends with version 3, but 1")));
   for (int64_t step = 2; step <= kSteps; ++step) {
     ledger.Applied(1, 2, 0, step, Both(step), ContentOf(step));
     for (const int32_t worker : {0, 1}) ledger.Told(1, 2, 0, worker, step, step, step, false);
   }
   EXPECT_THAT(ledger.Check(kSteps), IsEmpty());
+}
+
+// A drop makes no version: one at the version that the run went back to was not saved with it, or
+// was; what each worker's last step was says which.
+TEST(Ledger, ARewindVoidsADropThatItsVersionDoesNotHave) {
+  const auto run = [](int64_t last_step_saved) {
+    Ledger ledger(Rules(PsMode::kKOfN), 2, 1);
+    ledger.Applied(0, 1, 0, 1, Of(0, 1), 10);
+    ledger.Told(0, 1, 0, 0, 1, 1, 1, false);
+    ledger.Dropped(1, 0, 1, {1, 1, 1, 0});
+    ledger.Told(0, 1, 0, 1, 1, 1, 1, true);
+    ledger.Rewound(2, 0, 1, {1, last_step_saved});
+    ledger.Applied(0, 2, 0, 2, Of(1, 1), 20);
+    ledger.Told(0, 2, 0, 1, 1, 2, 1, false);
+    ledger.Final(0, 2, 20);
+    return ledger.Check(1);
+  };
+  EXPECT_THAT(run(0), IsEmpty());
+  EXPECT_THAT(run(1),
+              testing::Contains(HasSubstr("is dropped at version 1 and applied in version 2")));
+}
+
+TEST(Ledger, WhoMissedStepsDoesNotOweThem) {
+  Ledger ledger(Rules(PsMode::kBounded), 2, 1);
+  Asynchronous(&ledger);
+  EXPECT_THAT(ledger.Check(kSteps + 1), testing::Contains(HasSubstr("neither applied")));
+  for (const int32_t worker : {0, 1}) ledger.Skipped(0, worker, kSteps + 1);
+  EXPECT_THAT(ledger.Check(kSteps + 1), IsEmpty());
+  ledger.Skipped(0, 0, kSteps);
+  EXPECT_THAT(ledger.Check(kSteps + 1),
+              testing::Contains(HasSubstr("worker 0's step 3 is skipped and is part of")));
 }
 
 TEST(Ledger, SaysAtMostTwenty) {

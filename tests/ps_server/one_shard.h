@@ -87,7 +87,7 @@ struct Replayed {
   std::vector<std::vector<float>> versions;  // [version]
 };
 inline Replayed Replay(uint64_t seed, const std::vector<ShardUpdate>& updates, int64_t count,
-                       OptimizerOptions optimizer, bool mean) {
+                       OptimizerOptions optimizer, bool mean, int32_t k = 0) {
   Replayed replayed;
   replayed.versions.push_back(StartValues(seed, count));
   std::vector<float> state(static_cast<size_t>(count * StateSlots(optimizer.kind)), 0.0F);
@@ -96,7 +96,9 @@ inline Replayed Replay(uint64_t seed, const std::vector<ShardUpdate>& updates, i
     for (const UpdateId& id : update.ids) {
       gradients.push_back(Gradients(seed, id.worker, id.step, count));
     }
-    if (mean) optimizer.divisor = static_cast<float>(gradients.size());
+    const bool late_alone = update.late.size() == update.ids.size() && !update.late.empty();
+    if (mean)
+      optimizer.divisor = late_alone ? static_cast<float>(k) : static_cast<float>(gradients.size());
     std::vector<float> parameters = replayed.versions.back();
     OptimizerStep(optimizer, update.version, RankOrderSum(gradients).data(), state.data(), count,
                   parameters.data(), parameters.data(), count);

@@ -95,9 +95,8 @@ std::vector<Action> MakeScript(const ShardOptions& options, uint64_t seed) {
     EXPECT_TRUE(output.refusals.empty()) << output.refusals[0].status;
     for (const ShardReply& reply : output.replies) {
       if (reply.step == kSteps) continue;
-      next[static_cast<size_t>(reply.worker)] = {
-          {reply.worker, reply.step + 1, false, reply.version},
-          {reply.worker, reply.step + 1, true}};
+      next[static_cast<size_t>(reply.worker)] = {{reply.worker, reply.step + 1, false, reply.round},
+                                                 {reply.worker, reply.step + 1, true}};
     }
   }
 }
@@ -124,6 +123,9 @@ void ExpectSame(const ShardOutput& a, const ShardOutput& b, const std::string& w
 
 void ExpectSame(const ShardState& a, const ShardState& b, const std::string& where) {
   EXPECT_EQ(a.version, b.version) << where;
+  EXPECT_EQ(a.round, b.round) << where;
+  EXPECT_EQ(a.previous_version, b.previous_version) << where;
+  EXPECT_EQ(a.previous_step, b.previous_step) << where;
   EXPECT_TRUE(SameBits(*a.parameters, *b.parameters)) << where;
   EXPECT_TRUE(SameBits(a.optimizer_state, b.optimizer_state)) << where;
   EXPECT_EQ(a.workers, b.workers) << where;
@@ -197,7 +199,8 @@ TEST_P(SavedShard, ACopyThatIsToldEverythingHasTheSameState) {
         EXPECT_THAT(copy.shard().ApplyDrop(*output.dropped), IsOk());
       }
       if (output.update.has_value()) {
-        const auto applied = copy.shard().ApplySum(output.update->ids, *output.sum, 0);
+        const auto applied =
+            copy.shard().ApplySum(output.update->ids, primary.shard().round(), *output.sum, 0);
         ASSERT_THAT(applied, IsOk());
         EXPECT_EQ(applied->version, output.update->version);
         EXPECT_EQ(applied->step, output.update->step);
@@ -290,7 +293,7 @@ TEST(Copy, RefusesWhatIsNotNext) {
   OneShard copy(OneShardOptions(Sync(), 2, kCount), kSeed);
   const std::vector<float> sum(kCount, 1.0F);
   const auto apply = [&](const std::vector<UpdateId>& ids) {
-    return copy.shard().ApplySum(ids, sum, 0).status();
+    return copy.shard().ApplySum(ids, 1, sum, 0).status();
   };
   EXPECT_THAT(apply({{0, 1, 2, 0}, {1, 1, 1, 0}}),
               StatusIs(StatusCode::kFailedPrecondition, "names step 2 of worker 0"));
@@ -302,16 +305,18 @@ TEST(Copy, RefusesWhatIsNotNext) {
   EXPECT_THAT(apply({{0, 1, 1, 3}}), StatusIs(StatusCode::kFailedPrecondition, "shard 3"));
   EXPECT_THAT(apply({}), StatusIs(StatusCode::kFailedPrecondition, "0 pushes"));
   EXPECT_THAT(apply({{7, 1, 1, 0}}), StatusIs(StatusCode::kInvalidArgument, "worker 7"));
-  EXPECT_THAT(copy.shard().ApplySum(std::vector<UpdateId>{{0, 1, 1, 0}}, {1.0F}, 0),
+  EXPECT_THAT(copy.shard().ApplySum(std::vector<UpdateId>{{0, 1, 1, 0}}, 1, {1.0F}, 0),
               StatusIs(StatusCode::kFailedPrecondition, "1 elements, expected 7"));
   EXPECT_THAT(copy.shard().ApplyDrop({0, 1, 1, 0}),
               StatusIs(StatusCode::kFailedPrecondition, "which only K_OF_N does"));
+  EXPECT_THAT(copy.shard().ApplySum(std::vector<UpdateId>{{0, 1, 1, 0}}, 2, sum, 0),
+              StatusIs(StatusCode::kFailedPrecondition, "leads to round 2, this copy is in 0"));
   EXPECT_EQ(copy.shard().version(), 0);
   EXPECT_THAT(apply({{0, 1, 1, 0}, {1, 1, 1, 0}}), IsOk());
-  EXPECT_THAT(apply({{0, 1, 1, 0}, {1, 1, 1, 0}}),
+  EXPECT_THAT(copy.shard().ApplySum(std::vector<UpdateId>{{0, 1, 1, 0}}, 2, sum, 0),
               StatusIs(StatusCode::kFailedPrecondition, "names step 1 of worker 0"));
   Shard empty = *Shard::Create(OneShardOptions(Sync(), 2, kCount));
-  EXPECT_THAT(empty.ApplySum(std::vector<UpdateId>{{0, 1, 1, 0}}, sum, 0),
+  EXPECT_THAT(empty.ApplySum(std::vector<UpdateId>{{0, 1, 1, 0}}, 1, sum, 0),
               StatusIs(StatusCode::kFailedPrecondition, "start values, which are not here"));
 }
 

@@ -31,6 +31,9 @@ ShardState Sample(int64_t count = 5) {
   state.offset = 4'096;
   state.layout = 0xABCDEF0123456789U;
   state.version = 17;
+  state.round = 12;
+  state.previous_version = 16;
+  state.previous_step = 11;
   state.parameters = Share(NoiseVector(1, 2, count));
   state.previous = Share(NoiseVector(3, 4, count));
   state.optimizer_state = NoiseVector(5, 6, 2 * count);
@@ -78,6 +81,9 @@ TEST(ShardState, EqualityIsOfEveryPart) {
   EXPECT_TRUE(changed([](ShardState* s) { ++s->offset; }));
   EXPECT_TRUE(changed([](ShardState* s) { ++s->layout; }));
   EXPECT_TRUE(changed([](ShardState* s) { ++s->version; }));
+  EXPECT_TRUE(changed([](ShardState* s) { ++s->round; }));
+  EXPECT_TRUE(changed([](ShardState* s) { ++s->previous_version; }));
+  EXPECT_TRUE(changed([](ShardState* s) { ++s->previous_step; }));
   EXPECT_TRUE(changed([](ShardState* s) { s->parameters = Share({1, 2, 3, 4, 5}); }));
   EXPECT_TRUE(changed([](ShardState* s) { s->previous = nullptr; }));
   EXPECT_TRUE(changed([](ShardState* s) { s->optimizer_state[9] += 1; }));
@@ -106,7 +112,7 @@ TEST(ShardState, EveryFlippedBitIsRefused) {
     damaged[bit / 8] ^= std::byte{1} << (bit % 8);
     const absl::Status status = DecodeState(damaged).status();
     if (bit / 8 >= 8 && bit / 8 < 12) {
-      ASSERT_THAT(status, StatusIs(StatusCode::kInvalidArgument, "this program reads format 1"));
+      ASSERT_THAT(status, StatusIs(StatusCode::kInvalidArgument, "this program reads format 2"));
     } else if (bit / 8 < 8) {
       ASSERT_THAT(status, StatusIs(StatusCode::kDataLoss, "not the state of a shard"));
     } else {
@@ -134,7 +140,12 @@ std::vector<ShardState> Cut(int shards, bool with_previous = true) {
     state.layout = 9;
     state.version = 40;
     state.parameters = Share(part(parameters));
-    if (with_previous) state.previous = Share(part(previous));
+    state.round = 40;
+    if (with_previous) {
+      state.previous = Share(part(previous));
+      state.previous_version = 39;
+      state.previous_step = 39;
+    }
     for (const auto& slot : moments) {
       const std::vector<float> values = part(slot);
       state.optimizer_state.insert(state.optimizer_state.end(), values.begin(), values.end());
