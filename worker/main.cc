@@ -51,6 +51,7 @@ absl::Status WorkInGroup(const Arguments& arguments, Listener listener, Member* 
   RETURN_IF_ERROR(loop->Connect(member->start(), std::move(listener), member->group_abort()));
   RETURN_IF_ERROR(member->Connected());
   RETURN_IF_ERROR(loop->Run(member));
+  if (loop->leaves()) return member->Leave(loop->step());
   return arguments.trains() ? member->Done(loop->step()) : member->AwaitStop();
 }
 

@@ -143,11 +143,17 @@ absl::Status StepLoop::Connect(const Start& start, Listener listener, const Abor
   exchange_ = std::make_unique<StepExchange>(synchronizer_.get(), options, clock_, abort);
   RecordGroup(after);
   if (step_ != after || start.epoch() == kFirstEpoch) {  // a state not probed yet
-    if (step_ == kNoState) plan_.BeginAfter(after);
+    if (step_ == kNoState) TakeFirstState(after);
     step_ = after;
     TakeProbe(step_);
   }
   return records_->status();
+}
+
+// Of a process that came when the run had begun: in the place of one that was lost, or as planned.
+void StepLoop::TakeFirstState(int64_t after) {
+  for (const PlannedFault& joined : plan_.Due(after + 1, IsJoin)) plan_.Record(joined, after + 1);
+  plan_.BeginAfter(after);
 }
 
 // The group stands and the state after step `after` is there.
@@ -165,6 +171,7 @@ void StepLoop::RecordGroup(int64_t after) {
     if (!start_.run().variant().has_ps()) rebuilt->set_source(RankOf(start_, start_.source()));
     rebuilt->set_broken_ns(broken_ns_);
     rebuilt->set_cause(cause_);
+    rebuilt->set_none_lost(start_.none_lost());
     // What the broken step had sent in vain is counted here too: no byte is left out.
     left_over_ += TakeTraffic();
     *rebuilt->mutable_traffic() = CountOf(std::exchange(left_over_, {}));
@@ -194,6 +201,7 @@ void StepLoop::LeaveGroup(const absl::Status& cause) {
 absl::Status StepLoop::Run(Member* member) {
   while (step_ < steps_) {
     const int64_t step = step_ + 1;
+    if (LeavesBefore(step)) break;
     RETURN_IF_ERROR(OneStep(step));
     step_ = step;
     member->FinishedStep(step);
@@ -201,6 +209,14 @@ absl::Status StepLoop::Run(Member* member) {
     RETURN_IF_ERROR(records_->status());
   }
   return absl::OkStatus();
+}
+
+bool StepLoop::LeavesBefore(int64_t step) {
+  for (const PlannedFault& planned : plan_.Due(step, IsLeave)) {
+    plan_.Record(planned, step);
+    leaves_ = true;
+  }
+  return leaves_;
 }
 
 // Planned faults of this step, its messages' ones included.
@@ -296,6 +312,7 @@ absl::Status StepLoop::RecordEnd(const absl::Status& status) {
   record.mutable_ended()->set_code(static_cast<int>(status.code()));
   record.mutable_ended()->set_message(absl::StrCat(status.message()));
   record.mutable_ended()->set_step(step_);
+  record.mutable_ended()->set_left(status.ok() && leaves_);
   *record.mutable_ended()->mutable_traffic() = CountOf(TakeTraffic());
   records_->Write(record);
   return status.ok() ? records_->status() : status;

@@ -71,13 +71,16 @@ class StepLoop {
   // Brings up the links of `start`'s group and takes the state that it begins with. `listener` was
   // bound before its endpoint was told; `abort`, the group's, must outlive the group.
   absl::Status Connect(const Start& start, Listener listener, const Abort& abort);
-  // All steps left. `member` hears of each finished one.
+  // All steps left, or those before the one that this worker leaves at. `member` hears of each
+  // finished one.
   absl::Status Run(Member* member);
   // Leaves a group that died for `cause`: nothing runs any more, links are closed, and the state is
   // that after step().
   void LeaveGroup(const absl::Status& cause);
   // The last finished step; kNoState: a replacement that has taken nobody's state yet.
   int64_t step() const { return step_; }
+  // It is planned that this worker leaves before its next step: Run is over.
+  bool leaves() const { return leaves_; }
   // The last record. Returns `status`, or why it could not be written.
   absl::Status RecordEnd(const absl::Status& status);
 
@@ -94,6 +97,8 @@ class StepLoop {
            std::unique_ptr<RecordWriter> records);
   void RecordStarted(const Experiment& experiment);
   void RecordGroup(int64_t after);
+  bool LeavesBefore(int64_t step);
+  void TakeFirstState(int64_t after);
   void StrikeBefore(int64_t step);
   void StrikeAfter(int64_t step, int bucket);
   void RecordMessageFault(int fault);
@@ -124,6 +129,7 @@ class StepLoop {
   Traffic left_over_;                       // of groups that were left, not recorded yet
   int64_t broken_ns_ = 0;                   // when the group before died
   std::string cause_;                       // why
+  bool leaves_ = false;
   int64_t step_ = 0;
 };
 

@@ -68,12 +68,13 @@ absl::StatusOr<std::unique_ptr<StepLoop>> MakeTrainer(const Start& start, LoopCo
   const RunConfig& run = start.run();
   const Experiment& experiment = run.experiment();
   ASSIGN_OR_RETURN(Dataset dataset, LoadDataset(experiment.data()));
-  const SamplerOptions order = {.seed = run.seed(),
-                                .samples = dataset.samples,
-                                .global_batch = experiment.train().global_batch(0),
-                                .rank = RankOf(start, context.index),
-                                .world_size = WorkersOf(start),
-                                .uneven_shares = start.epoch() > kFirstEpoch};
+  const SamplerOptions order = {
+      .seed = run.seed(),
+      .samples = dataset.samples,
+      .global_batch = experiment.train().global_batch(0),
+      .rank = RankOf(start, context.index),
+      .world_size = WorkersOf(start),
+      .uneven_shares = start.epoch() > kFirstEpoch || WorkersOf(start) != run.world_size()};
   ASSIGN_OR_RETURN(Sampler sampler, Sampler::Make(order));
   ASSIGN_OR_RETURN(
       std::unique_ptr<Model> model,

@@ -50,6 +50,14 @@ bool StrikesMessage(Fault::Kind kind) {
 
 bool StrikesPoint(Fault::Kind kind) { return kind == Fault::CRASH_POINT; }
 
+bool IsLeave(Fault::Kind kind) { return kind == Fault::LEAVE; }
+
+bool IsJoin(Fault::Kind kind) { return kind == Fault::JOIN; }
+
+bool RestartsAllServers(const Fault& fault) {
+  return fault.kind() == Fault::RESTART && fault.target() == "servers";
+}
+
 FaultPlan::FaultPlan(const Experiment& experiment, const std::string& target, RecordWriter* records)
     : records_(records) {
   for (int i = 0; i < experiment.fault_size(); ++i) {

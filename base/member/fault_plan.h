@@ -27,6 +27,11 @@ bool StrikesProcess(Fault::Kind kind);
 bool StrikesMessage(Fault::Kind kind);
 // CRASH_POINT: a server kills itself where its protocol is at the fault's `point`.
 bool StrikesPoint(Fault::Kind kind);
+// LEAVE and JOIN: what a worker does in order, and is no failure.
+bool IsLeave(Fault::Kind kind);
+bool IsJoin(Fault::Kind kind);
+// Every server leaves and is started again, one after the other: what the coordinator does.
+bool RestartsAllServers(const Fault& fault);
 
 struct PlannedFault {
   int index = 0;  // in the experiment's list

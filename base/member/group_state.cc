@@ -33,6 +33,7 @@ GroupState::News GroupState::Take(const Command& command) {
       return News::kGroupDead;
     case Command::kStop:
       stopped_ = true;
+      left_ = command.stop().left();
       if (command.stop().code() != 0) {
         failure_ = absl::Status(static_cast<absl::StatusCode>(command.stop().code()),
                                 absl::StrCat("the run was stopped: ", command.stop().reason()));

@@ -46,6 +46,8 @@ class GroupState {
   // OK, or why the coordinator, or this member, holds the group of epoch() for dead.
   const absl::Status& dead() const { return dead_; }
   bool stopped() const { return stopped_; }
+  // It was stopped alone: the run goes on without this member, as planned.
+  bool left() const { return left_; }
   const absl::Status& failure() const { return failure_; }
 
   // Whether `status`, out of the group's links, exchange or waits, is one that ends the group but
@@ -61,6 +63,7 @@ class GroupState {
   bool go_ = false;
   bool ran_ = false;  // some group of the run has begun
   bool stopped_ = false;
+  bool left_ = false;
   std::optional<Start> start_;
   absl::Status dead_;
   absl::Status failure_;

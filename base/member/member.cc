@@ -134,6 +134,20 @@ class StreamMember final : public Member {
         kForeverMs, "waiting for the end of the run");
   }
 
+  // The group may die meanwhile: that is no concern of one that leaves.
+  absl::Status Leave(int64_t step) override {
+    MemberEvent event;
+    event.mutable_leaving()->set_step(step);
+    Send(event);
+    return Await([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return group_.stopped(); },
+                 limits_.sync_timeout_ms, "waiting for leave to go");
+  }
+
+  bool left() const override {
+    MutexLock lock(&mu_);
+    return group_.left();
+  }
+
   void Fail(const absl::Status& status, int64_t step) override {
     MemberEvent event;
     lockstep::Failed* failed = event.mutable_failed();

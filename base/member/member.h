@@ -74,6 +74,11 @@ class Member {
   virtual absl::Status Done(int64_t step) = 0;
   // Servers: returns when the coordinator ends the run: OK, or its reason; or when the group died.
   virtual absl::Status AwaitStop() = 0;
+  // Workers: goes before its next step, as planned. OK: the coordinator knows, and the others go
+  // on.
+  virtual absl::Status Leave(int64_t step) = 0;
+  // The stop was for this member alone: it left, or was told to leave, as planned.
+  virtual bool left() const = 0;
   // Reports `status` as this member's failure. The coordinator stops everybody.
   virtual void Fail(const absl::Status& status, int64_t step) = 0;
 };

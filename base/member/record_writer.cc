@@ -126,7 +126,7 @@ std::string RecordPath(const std::string& record_dir, const std::string& role, i
 
 absl::StatusOr<std::vector<Record>> ReadMember(const std::string& record_dir,
                                                const std::string& role, int index) {
-  ASSIGN_OR_RETURN(std::vector<Record> records, ReadRecords(RecordPath(record_dir, role, index)));
+  absl::StatusOr<std::vector<Record>> first = ReadRecords(RecordPath(record_dir, role, index));
   // A group that was given up before it stood leaves a gap in the epochs, so all are looked for.
   const std::string prefix = absl::StrCat(role, "-", index, "-epoch-");
   std::map<int64_t, std::string> later;
@@ -139,6 +139,9 @@ absl::StatusOr<std::vector<Record>> ReadMember(const std::string& record_dir,
                       absl::ConsumeSuffix(&number, ".rec") && absl::SimpleAtoi(number, &epoch);
     if (fits) later[epoch] = entry.path().string();
   }
+  if (later.empty()) return first;
+  std::vector<Record> records;  // one that joined later has none of the first epoch
+  if (first.ok()) records = *std::move(first);
   for (const auto& [epoch, path] : later) {
     ASSIGN_OR_RETURN(const std::vector<Record> more, ReadRecords(path));
     records.insert(records.end(), more.begin(), more.end());

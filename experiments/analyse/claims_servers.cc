@@ -16,8 +16,8 @@ std::string RecoveryOf(const VariantResult& variant) {
   const bool one = recovery.losses() == 1;
   std::string text = absl::StrCat(variant.id(), " went on after ", StepNumber(recovery.losses()),
                                   one ? " loss" : " losses");
-  if (recovery.has_unavailable_s()) {
-    absl::StrAppend(&text, " within ", Significant(recovery.unavailable_s().high(), 2), " s");
+  if (recovery.has_recovery_s()) {
+    absl::StrAppend(&text, " within ", Significant(recovery.recovery_s().max(), 2), " s");
   }
   const double lost = recovery.lost_versions();
   absl::StrAppend(&text, lost > 0 ? absl::StrCat(", ", StepNumber(lost),
@@ -31,7 +31,7 @@ std::string RecoveryOf(const VariantResult& variant) {
 std::string RecoveryClaim(const Evidence& evidence) {
   std::vector<std::string> parts;
   for (const VariantResult& variant : evidence.run.runs()) {
-    if (variant.has_recovery()) parts.push_back(RecoveryOf(variant));
+    if (variant.recovery().losses() > 0) parts.push_back(RecoveryOf(variant));
   }
   constexpr size_t kShownMax = 3;
   if (parts.size() > kShownMax) parts.resize(kShownMax);

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-// Fills in result->recovery, unless no member was lost.
+// Fills in result->recovery, unless the group stayed the same.
 void AggregateRecovery(const std::vector<const RunRecord*>& runs, VariantResult* result);
 // Fills in result->pushes of ps_k_of_n.
 void AggregatePushes(const std::vector<const RunRecord*>& runs, VariantResult* result);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "base/member/fault_plan.h"
 #include "experiments/spec/size.h"
 
 namespace lockstep {
@@ -30,6 +31,12 @@ std::string Foreign(const RunConfig& config, const std::string& role, int index,
   return "";
 }
 
+// The last process so far, which the run went on without, was neither dead nor frozen, nor did it
+// go as planned.
+bool LivedOn(const MemberRecord& member) {
+  return member.ended && !member.ended->left() && !member.struck;
+}
+
 class MemberMerger {
  public:
   MemberMerger(const RunConfig& config, std::string role, int index)
@@ -49,7 +56,9 @@ class MemberMerger {
       return;
     }
     for (const Record& record : records) TakeEvent(record);
-    if (!member_.ended) {
+    if (member_.ended && member_.ended->left()) {
+      Problem(absl::StrCat("left as planned after step ", last_step_));
+    } else if (!member_.ended) {
       Problem(absl::StrCat("record stops after step ", last_step_));
     } else if (member_.ended->code() != 0) {
       Problem(absl::StrCat("ended with an error in step ", member_.ended->step(), ": ",
@@ -72,7 +81,11 @@ class MemberMerger {
     switch (record.event_case()) {
       case Record::kStarted:
         // A replacement. Its predecessor may have ended later, with an error: nobody listened.
-        if (started_++ > 0) member_.ended.reset();
+        if (started_++ > 0) {
+          member_.false_failovers += LivedOn(member_) ? 1 : 0;
+          member_.ended.reset();
+          member_.struck = false;
+        }
         break;
       case Record::kRebuilt:
         Resume(record.rebuilt(), record.time_ns());
@@ -106,6 +119,8 @@ class MemberMerger {
         member_.ended = record.ended();
         break;
       case Record::kInjected:
+        TakeStrike(record.injected(), record.time_ns());
+        break;
       case Record::EVENT_NOT_SET:
         break;
     }
@@ -130,6 +145,14 @@ class MemberMerger {
       steps.push_back(std::move(taken));
     }
     last_step_ = rebuilt.step();
+  }
+
+  void TakeStrike(const Injected& injected, int64_t time_ns) {
+    Fault::Kind kind = Fault::KILL;
+    const bool known = Fault::Kind_Parse(injected.kind(), &kind);
+    if (!known || !(StrikesProcess(kind) || StrikesPoint(kind))) return;
+    member_.struck_ns.push_back(time_ns);
+    member_.struck = true;
   }
 
   // A snapshot takes back what came after it, of this process and of the one that it replaces.
@@ -237,8 +260,11 @@ void FindLost(RunRecord* run, std::vector<std::vector<std::string>>* problems) {
       run->shrank = run->shrank && (*problems)[i].empty();
       continue;
     }
-    (*problems)[i] = {absl::StrCat(run->workers[i].name, " was lost; the run went on with ",
-                                   last.world_size(), " workers after step ", last.step())};
+    run->workers[i].false_failovers += LivedOn(run->workers[i]) ? 1 : 0;
+    const bool left = run->workers[i].ended && run->workers[i].ended->left();
+    (*problems)[i] = {absl::StrCat(run->workers[i].name, left ? " left as planned" : " was lost",
+                                   "; the run went on with ", last.world_size(),
+                                   " workers after step ", last.step())};
   }
 }
 

@@ -32,6 +32,10 @@ struct MemberRecord {
       applied;  // parameter servers; what a restored snapshot took back is left out
   std::vector<Recovered> recoveries;  // parameter servers
   std::optional<Ended> ended;         // absent: killed, or the file is cut
+  std::vector<int64_t> struck_ns;     // when planned faults killed or froze one of its processes
+  bool struck = false;                // the last process was
+  int false_failovers =
+      0;  // processes that were given up and lived: nothing planned had struck them
 };
 
 struct RunRecord {

@@ -13,6 +13,7 @@ Membership::Membership(MembershipConfig config, int64_t now_ns)
     : config_(std::move(config)),
       rule_(LossRuleOf(config_.run)),
       epoch_(config_.epoch),
+      planned_(config_.run.experiment()),
       phase_since_ns_(now_ns),
       last_line_ns_(now_ns),
       last_beat_ns_(now_ns) {
@@ -47,13 +48,16 @@ std::vector<Effect> Membership::OnEvent(int64_t session, const MemberEvent& even
     case MemberEvent::kDone:
       state.done = true;
       state.step = event.done().step();
-      OnDone(&effects);
+      OnDone(now_ns, &effects);
       break;
     case MemberEvent::kSaved:
       OnSaved(state, event.saved(), &effects);
       break;
     case MemberEvent::kCaughtUp:
       OnCaughtUp(event.caught_up(), now_ns, &effects);
+      break;
+    case MemberEvent::kLeaving:
+      OnLeaving(member, event.leaving(), now_ns, &effects);
       break;
     case MemberEvent::kBroken:
       OnBroken(member, event.broken(), now_ns, &effects);
@@ -93,7 +97,7 @@ void Membership::OnJoin(int64_t session, const Join& join, int64_t now_ns,
   *answer.mutable_accepted()->mutable_limits() = config_.run.experiment().limits();
   effects->push_back(Effect::Send(session, answer));
   if (phase_ == Phase::kJoining) {
-    if (members_.size() == Declared().size()) StartGroup(now_ns, effects);
+    if (members_.size() == Awaited().size()) StartGroup(now_ns, effects);
     return;
   }
   state.broken = true;
@@ -110,6 +114,7 @@ void Membership::StartGroup(int64_t now_ns, std::vector<Effect>* effects) {
   Start* start = command.mutable_start();
   start->set_epoch(epoch_);
   *start->mutable_run() = config_.run;
+  start->set_none_lost(rebuild_.has_value() && rebuild_->none_lost());
   int workers = 0;
   for (auto& [id, state] : members_) {
     MemberInfo* info = start->add_member();
@@ -160,6 +165,9 @@ std::string Membership::RefusalOf(const Join& join) const {
                         config_.run.world_size());
   }
   if (members_.contains(id)) return absl::StrCat(id.ToString(), " has joined already");
+  if (phase_ == Phase::kJoining && planned_.JoinsLater(id)) {
+    return absl::StrCat(id.ToString(), " is planned to join later");
+  }
   if (phase_ != Phase::kJoining && !IsVacant(id)) return "the run has started already";
   return "";
 }
@@ -180,13 +188,14 @@ void Membership::OnConnected(std::vector<Effect>* effects, int64_t now_ns) {
 }
 
 // A worker that is being replaced has steps of its own to make.
-void Membership::OnDone(std::vector<Effect>* effects) {
+void Membership::OnDone(int64_t now_ns, std::vector<Effect>* effects) {
   if (phase_ != Phase::kRunning) return;
   for (int rank = 0; rank < config_.run.world_size(); ++rank) {
     const auto worker = members_.find({WORKER, rank});
     const bool here = worker != members_.end();
     if (here ? !worker->second.done : replacements_.Awaits({WORKER, rank})) return;
   }
+  if (ChangeAsPlanned(now_ns, effects)) return;
   Stop(absl::OkStatus(), effects);
 }
 
@@ -204,9 +213,9 @@ void Membership::OnCaughtUp(const CaughtUp& caught_up, int64_t now_ns,
   if (!exposed_since_ns_.has_value() || !shards_->Complete()) return;
   const double exposed_s =
       static_cast<double>(now_ns - *exposed_since_ns_) / static_cast<double>(kNsPerSecond);
-  effects->push_back(Effect::Line(absl::StrFormat(
-      "every shard has all its copies again, %.2f s after the loss; %d bytes copied", exposed_s,
-      copied_bytes_)));
+  effects->push_back(Effect::Line(
+      absl::StrFormat("every shard has all its copies again, after %.2f s; %d bytes copied",
+                      exposed_s, copied_bytes_)));
   exposed_since_ns_.reset();
 }
 
@@ -221,6 +230,10 @@ std::vector<Effect> Membership::OnClosed(int64_t session, int64_t now_ns) {
 std::vector<Effect> Membership::OnExit(const MemberExit& exit, int64_t now_ns) {
   std::vector<Effect> effects;
   if (phase_ == Phase::kStopping) return effects;
+  if (left_pids_.contains(exit.pid)) {
+    OnLeftExit(exit, now_ns);
+    return effects;
+  }
   const auto failed = [&](const Failure& failure) { return failure.member == exit.member; };
   if (lost_pids_.contains(exit.pid)) {  // whoever is in its place now is another process
     if (exit.clean) return effects;
@@ -300,6 +313,7 @@ void Membership::SendGroup(const Command& command, std::vector<Effect>* effects)
 
 bool Membership::Spares(const MemberId& member, int64_t pid) const {
   if (lost_pids_.contains(pid)) return true;
+  if (left_pids_.contains(pid)) return false;
   return go_sent_ && !(member == kMpirun) && !members_.contains(member);
 }
 

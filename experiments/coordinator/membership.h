@@ -11,8 +11,10 @@
 // the place of a lost member, begins one more epoch. Losses in between begin this anew.
 // A member that was declared lost is fenced: its session is closed and nothing it says is heard.
 // All of it within limits.rebuild_timeout_ms of the first sign, or the run fails with that cause.
-// Sessions are streams, numbered by the caller. One thread. membership_rebuild.cc has what follows
-// a loss, membership_watch.cc what time brings.
+// What the fault plan changes in order goes the same way: a worker says that it leaves, and may;
+// one that is to join is asked for; a server that is to be restarted is told to leave. Sessions are
+// streams, numbered by the caller. One thread. membership_rebuild.cc has what follows a loss,
+// membership_planned.cc what was planned, membership_watch.cc what time brings.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +29,7 @@
 #include "base/member/group_state.h"
 #include "experiments/coordinator/effect.h"
 #include "experiments/coordinator/first_cause.h"
+#include "experiments/coordinator/planned_changes.h"
 #include "experiments/coordinator/rebuild.h"
 #include "experiments/coordinator/replacements.h"
 #include "experiments/coordinator/shards.h"
@@ -93,11 +96,26 @@ class Membership {
   void OnJoin(int64_t session, const Join& join, int64_t now_ns, std::vector<Effect>* effects);
   std::string RefusalOf(const Join& join) const;
   void OnConnected(std::vector<Effect>* effects, int64_t now_ns);
-  void OnDone(std::vector<Effect>* effects);
+  void OnDone(int64_t now_ns, std::vector<Effect>* effects);
   void OnBroken(Members::iterator member, const Broken& broken, int64_t now_ns,
                 std::vector<Effect>* effects);
   void OnSaved(const MemberState& state, const Saved& saved, std::vector<Effect>* effects);
   void OnCaughtUp(const CaughtUp& caught_up, int64_t now_ns, std::vector<Effect>* effects);
+
+  // In membership_planned.cc.
+  void OnLeaving(Members::iterator member, const Leaving& leaving, int64_t now_ns,
+                 std::vector<Effect>* effects);
+  // It goes, and that is no failure.
+  void Release(Members::iterator member, const std::string& what, int64_t now_ns,
+               std::vector<Effect>* effects);
+  void OnLeftExit(const MemberExit& exit, int64_t now_ns);
+  // True: something is under way, or waits for the servers' copies, that the run's end must wait
+  // for.
+  bool ChangeAsPlanned(int64_t now_ns, std::vector<Effect>* effects);
+  bool RestartAsPlanned(int64_t now_ns, std::vector<Effect>* effects);
+  // Those without whom the first group can't start.
+  std::vector<MemberId> Awaited() const;
+
   void Fail(Failure failure, int64_t now_ns);
   // Of the next epoch's group: everybody who is here.
   void StartGroup(int64_t now_ns, std::vector<Effect>* effects);
@@ -170,6 +188,7 @@ class Membership {
   std::optional<int64_t> exposed_since_ns_;  // some shard lacks a copy
   int64_t copied_bytes_ = 0;                 // since then
   Replacements replacements_;
+  PlannedChanges planned_;
   std::optional<Rebuild> rebuild_;   // under way
   int64_t rebuilt_step_ = kNoState;  // what the last rebuild began with
   int rebuilds_of_step_ = 0;         // in a row
@@ -180,6 +199,7 @@ class Membership {
   };
   std::vector<Rebuilding> untold_;  // over
   std::set<int64_t> lost_pids_;
+  std::set<int64_t> left_pids_;
   std::vector<Failure> failures_;
   absl::Status outcome_;
   bool go_sent_ = false;

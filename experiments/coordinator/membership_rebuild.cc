@@ -155,7 +155,7 @@ void Membership::Regroup(int64_t now_ns, std::vector<Effect>* effects) {
   }
   if (!Unready().empty() || WaitsForMore(now_ns)) return;
   const int64_t finished = shards_.has_value() ? step() : Source()->second.step;
-  if (!rebuild_->for_joining()) {
+  if (!rebuild_->none_lost()) {
     rebuilds_of_step_ = finished == rebuilt_step_ ? rebuilds_of_step_ + 1 : 1;
   }
   rebuilt_step_ = finished;
@@ -308,7 +308,7 @@ void Membership::CheckReplacements(int64_t now_ns, std::vector<Effect>* effects)
         Effect::Line(absl::StrCat(id.ToString(), " is not replaced: nobody joined within ",
                                   limit_ms, " ms (rebuild_timeout_ms)")));
   }
-  OnDone(effects);
+  OnDone(now_ns, effects);
 }
 
 void Membership::GiveUp(const std::string& why, int64_t now_ns) {

@@ -15,6 +15,7 @@ std::vector<Effect> Membership::OnTick(int64_t now_ns) {
   CheckLeases(now_ns, &effects);
   CheckDeadlines(now_ns, &effects);
   CheckReplacements(now_ns, &effects);
+  (void)ChangeAsPlanned(now_ns, &effects);
   CheckRebuild(now_ns, &effects);
   TellOfRebuilds(now_ns, /*last=*/false, &effects);
   Beats(now_ns, &effects);
@@ -78,7 +79,7 @@ void Membership::Beats(int64_t now_ns, std::vector<Effect>* effects) {
 std::string Membership::WaitingLine() const {
   std::vector<std::string> present;
   std::vector<std::string> missing;
-  for (const MemberId& id : Declared()) {
+  for (const MemberId& id : Awaited()) {
     (members_.contains(id) ? present : missing).push_back(id.ToString());
   }
   return absl::StrCat("waiting for ", absl::StrJoin(missing, ", "),

@@ -21,6 +21,12 @@ void Rebuild::Explain(const MemberId& member, const std::string& how) {
   ExplainEnd(member, how, &causes_);
 }
 
+bool Rebuild::none_lost() const {
+  const bool lost = std::any_of(causes_.begin(), causes_.end(),
+                                [](const Failure& cause) { return !cause.consequence; });
+  return !lost && !(joined_.empty() && left_.empty());
+}
+
 bool Rebuild::Unexplained() const {
   return std::any_of(causes_.begin(), causes_.end(),
                      [](const Failure& cause) { return cause.status.message() == kStreamBroke; });
@@ -34,12 +40,14 @@ std::string Rebuild::Cause() const {
                                 absl::StripPrefix(cause.status.message(), "was lost: "), ")"));
   }
   if (!lost.empty()) return absl::StrJoin(lost, ", ");
-  if (!joined_.empty()) {  // the reports only say that they were asked to leave
-    std::vector<std::string> joined;
-    for (const MemberId& member : joined_) joined.push_back(member.ToString());
-    return absl::StrCat(absl::StrJoin(joined, ", "), joined.size() == 1 ? " joins" : " join",
-                        " again");
+  std::vector<std::string> changes;
+  for (const auto& [member, what] : left_) {
+    changes.push_back(absl::StrCat(member.ToString(), " ", what));
   }
+  for (const MemberId& member : joined_)
+    changes.push_back(absl::StrCat(member.ToString(), " joins"));
+  // The reports only say that they were asked to leave.
+  if (!changes.empty()) return absl::StrJoin(changes, ", ");
   const Failure& first = causes_.front();
   return absl::StrCat("the group broke, ", first.member.ToString(),
                       " says: ", first.status.message());
@@ -49,8 +57,9 @@ std::vector<Failure> Rebuild::GiveUp(const std::vector<MemberId>& declared,
                                      const std::string& why) const {
   std::vector<Failure> failures = causes_;
   if (failures.empty()) {
-    failures.push_back({.member = joined_.front(),
-                        .status = absl::UnavailableError("joined again"),
+    const bool joined = !joined_.empty();
+    failures.push_back({.member = joined ? joined_.front() : left_.front().first,
+                        .status = absl::UnavailableError(joined ? "joined" : "left as planned"),
                         .consequence = true});
   }
   PutFirstCauseFirst(declared, &failures);

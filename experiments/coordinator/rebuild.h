@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "experiments/coordinator/first_cause.h"
@@ -24,22 +25,26 @@ class Rebuild {
   const std::vector<Failure>& causes() const { return causes_; }
   // A member that was absent is here again: that alone is reason enough for a new group.
   void Join(const MemberId& member) { joined_.push_back(member); }
-  bool for_joining() const { return !joined_.empty(); }
+  // A member has left as planned; `what`: "leaves", "restarts".
+  void Leave(const MemberId& member, const std::string& what) { left_.push_back({member, what}); }
+  // Members left or joined, and that is all.
+  bool none_lost() const;
   // The process of a lost member ended like this.
   void Explain(const MemberId& member, const std::string& how);
   // A loss whose process has not been seen to end.
   bool Unexplained() const;
-  // "worker 2 is lost (was killed by SIGKILL)", or what the first one to report says, or "worker 2
-  // joins again".
+  // "worker 2 is lost (was killed by SIGKILL)", or "worker 2 leaves", "worker 2 joins", or what the
+  // first one to report says.
   std::string Cause() const;
   // Everything, as the failures of a run that could not be rebuilt because of `why`: first cause
-  // first. REQUIRES: a cause, or one that joined.
+  // first. REQUIRES: a cause, or one that joined or left.
   std::vector<Failure> GiveUp(const std::vector<MemberId>& declared, const std::string& why) const;
 
  private:
   int64_t since_ns_;
   std::vector<Failure> causes_;
   std::vector<MemberId> joined_;
+  std::vector<std::pair<MemberId, std::string>> left_;
 };
 
 // Gives `how` as the end of a member whose stream broke first.

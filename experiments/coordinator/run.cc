@@ -92,7 +92,9 @@ class Run {
       RETURN_IF_ERROR(Spawn({SERVER, index}));
     }
     if (config_.variant().all_reduce().engine() == AllReduceSync::MPI) return Spawn(kMpirun);
+    const PlannedChanges planned(config_.experiment());
     for (int rank = 0; rank < config_.world_size(); ++rank) {
+      if (planned.JoinsLater({WORKER, rank})) continue;
       RETURN_IF_ERROR(Spawn({WORKER, rank}));
     }
     return absl::OkStatus();

@@ -11,13 +11,13 @@
 namespace lockstep {
 namespace {
 
-std::string SecondsText(bool measured, const Interval& interval) {
-  if (!measured || interval.n() < 1) return kNotMeasured;
-  std::string out = absl::StrCat(FormatValue(interval.median()), " s");
-  if (interval.n() > 1) {
+std::string SecondsText(bool measured, const Quantiles& seconds) {
+  if (!measured) return kNotMeasured;
+  std::string out = absl::StrCat(FormatValue(seconds.p50()), " s");
+  if (seconds.max() > seconds.p50()) {
     absl::StrAppend(
         &out, " ",
-        Quiet(absl::StrCat(FormatValue(interval.low()), "–", FormatValue(interval.high()))));
+        Quiet(absl::StrCat(FormatValue(seconds.p95()), ", ", FormatValue(seconds.max()))));
   }
   return out;
 }
@@ -29,23 +29,26 @@ std::string LostText(double versions) {
 }  // namespace
 
 std::string RecoveryHtml(const PageView& view) {
-  const std::vector<Column> columns = {{"Synchronisation"},
-                                       {"Losses", "num"},
-                                       {"Nobody trained", "num"},
-                                       {"Without a copy", "num"},
-                                       {"Acknowledged updates lost"},
-                                       {"Steps redone", "num"},
-                                       {"Repeated pushes", "num"},
-                                       {"State moved", "num"},
-                                       {"Samples/s, all in all", "num"}};
+  const std::vector<Column> columns = {
+      {"Synchronisation"},        {"Losses", "num"},
+      {"False", "num"},           {"Noticed after", "num"},
+      {"Recovered in", "num"},    {"Nobody trained", "num"},
+      {"Planned changes", "num"}, {"Each took", "num"},
+      {"Without a copy", "num"},  {"Acknowledged updates lost"},
+      {"Steps redone", "num"},    {"Repeated pushes", "num"},
+      {"State moved", "num"},     {"Samples/s, all in all", "num"}};
   std::string rows;
   for (const PageRow& row : view.rows) {
     if (!row.result->has_recovery()) continue;
     const RecoveryResult& recovery = row.result->recovery();
     absl::StrAppend(&rows,
                     Row(row, columns,
-                        {FormatCount(recovery.losses()),
+                        {FormatCount(recovery.losses()), FormatCount(recovery.false_failovers()),
+                         SecondsText(recovery.has_detection_s(), recovery.detection_s()),
+                         SecondsText(recovery.has_recovery_s(), recovery.recovery_s()),
                          SecondsText(recovery.has_unavailable_s(), recovery.unavailable_s()),
+                         FormatCount(recovery.changes()),
+                         SecondsText(recovery.has_change_s(), recovery.change_s()),
                          SecondsText(recovery.has_exposed_s(), recovery.exposed_s()),
                          LostText(recovery.lost_versions()), FormatCount(recovery.redone_steps()),
                          FormatCount(recovery.duplicates()), FormatBytes(recovery.transfer_bytes()),
@@ -54,12 +57,17 @@ std::string RecoveryHtml(const PageView& view) {
   if (rows.empty()) return "";
   return absl::StrCat(
       SectionOpen("recovery", "What a loss cost",
-                  "Members were lost, as planned or not, and the run went on. Medians over all "
-                  "losses of all runs."),
+                  "Members were lost, or left and joined as planned, and the run went on. Medians "
+                  "over all losses of all runs; beside them the 95th percentile and the longest."),
       TableOpen("recoveries", "recovery-title", columns), rows, TableClose(),
-      Note("Nobody trained: from when the first worker noticed until the last one went on. Without "
-           "a copy: until every shard had all its copies again. Repeated pushes were known by "
-           "worker and step, and not applied again."),
+      Note(
+          "Noticed after: from a planned fault's strike until the first member knew. Recovered in: "
+          "from then until the last worker went on. Nobody trained: both. Planned changes: members "
+          "that left or joined without a loss. False: members that were given up though nothing "
+          "had "
+          "struck them. Without a copy: until every shard had all its copies again. Repeated "
+          "pushes "
+          "were known by worker and step, and not applied again."),
       "</section>\n");
 }
 

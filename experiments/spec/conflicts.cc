@@ -190,9 +190,10 @@ struct PsSize {
   int64_t servers = 1;
   int64_t workers = 0;  // 0: not known
   int64_t parameters = 0;
+  int64_t shards = 1;  // that a server has a place for, and may head after losses
 };
 
-// A server can hold one push of every worker.
+// A server can hold one push of every worker, of every shard that it may head.
 void CheckStagedBytes(const Checker& check, const PsSize& size) {
   constexpr char kStaged[] = "limits.staged_bytes_max";
   const LimitsSpec& limits = check.experiment.limits();
@@ -204,13 +205,14 @@ void CheckStagedBytes(const Checker& check, const PsSize& size) {
   // A shard is larger than the mean by less than a block.
   const int64_t shard_elements =
       (size.parameters + size.servers - 1) / size.servers + kShardBlockElements;
-  const int64_t needed = size.workers * shard_elements * kElementBytes;
+  const int64_t needed = size.workers * size.shards * shard_elements * kElementBytes;
   if (*staged >= needed) return;
-  check.Error(limits.has_staged_bytes_max() ? kStaged : size.path,
-              absl::StrCat("staged_bytes_max is ", *staged, ", but a server of ", size.path,
-                           " may have to hold ", needed, " bytes: one push of each of ",
-                           size.workers, " workers, of 1/", size.servers, " of ", size.parameters,
-                           " parameters; raise limits.staged_bytes_max or use more servers"));
+  check.Error(
+      limits.has_staged_bytes_max() ? kStaged : size.path,
+      absl::StrCat("staged_bytes_max is ", *staged, ", but a server of ", size.path,
+                   " may have to hold ", needed, " bytes: one push of each of ", size.workers,
+                   " workers, of ", size.shards, "/", size.servers, " of ", size.parameters,
+                   " parameters; raise limits.staged_bytes_max or use more servers"));
 }
 
 // Every server gets at least one block of the model.
@@ -242,7 +244,8 @@ void CheckPsSize(const Checker& check) {
                                blocks));
       continue;
     }
-    CheckStagedBytes(check, {path, servers, workers, parameters});
+    const int shards = ps.policy() == Ps::CHAIN ? std::min(ps.replicas() + 1, servers) : 1;
+    CheckStagedBytes(check, {path, servers, workers, parameters, shards});
   }
 }
 

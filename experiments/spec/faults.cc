@@ -63,6 +63,8 @@ std::string PointNames() {
   return absl::StrJoin(names, ", ");
 }
 
+bool ChangesWorkers(Fault::Kind kind) { return IsJoin(kind) || IsLeave(kind); }
+
 bool StartsServersAgain(const Variant& variant) {
   return !variant.has_ps() || variant.ps().policy() != Ps::NONE;
 }
@@ -93,26 +95,33 @@ class FaultChecker {
       Error("after_bucket", absl::StrCat("conflicts with kind ", kind_,
                                          ": KILL, FREEZE and RESTART read it; remove it"));
     }
-    if (fault_.kind() == Fault::RESTART) CheckRestart();
+    if (RestartsAllServers(fault_)) {
+      CheckRestartOfServers();
+    } else if (fault_.kind() == Fault::RESTART) {
+      CheckRestart();
+    }
+    if (ChangesWorkers(fault_.kind())) CheckChange();
   }
 
  private:
   bool IsBuilt() const {
     return StrikesProcess(fault_.kind()) || StrikesMessage(fault_.kind()) ||
-           fault_.kind() == Fault::CRASH_POINT ||
+           fault_.kind() == Fault::CRASH_POINT || ChangesWorkers(fault_.kind()) ||
            fault_.kind() == Fault::NAN_GRADIENT;  // others are refused as a whole
   }
 
   void CheckTarget() const {
-    if (!fault_.has_target()) return;
+    if (!fault_.has_target() || RestartsAllServers(fault_)) return;
     const std::string objection = TargetObjection(TargetOf(fault_.target()));
     if (!objection.empty()) Error("target", objection);
   }
 
   std::string TargetObjection(const Target& target) const {
     if (target.role == nullptr) {
-      return absl::StrCat("\"", absl::CEscape(fault_.target()),
-                          "\" is not built yet; built today: worker:i and server:i, as worker:0");
+      return absl::StrCat(
+          "\"", absl::CEscape(fault_.target()),
+          "\" is not built yet; built today: worker:i and server:i, as worker:0, and "
+          "\"servers\" with kind RESTART");
     }
     const bool of_server = StrikesProcess(fault_.kind()) || fault_.kind() == Fault::CRASH_POINT;
     if (target.server() && !of_server) {
@@ -201,6 +210,53 @@ class FaultChecker {
                                         : "only all_reduce with on_loss REPLACE, and ps with "
                                           "on_worker_loss REPLACE, start a worker ",
                                  "again; write that, or kind: KILL"));
+    }
+  }
+
+  // Each leaves with all that it has: only copies of it make that no loss.
+  void CheckRestartOfServers() const {
+    if (fault_.has_after_bucket()) {
+      Error("after_bucket", "conflicts with target \"servers\": they have no buckets; remove it");
+    }
+    for (const Variant& variant : check_.experiment.variant()) {
+      if (variant.has_ps() && variant.ps().policy() == Ps::CHAIN) continue;
+      Error("target", absl::StrCat("\"servers\" conflicts with variant \"", variant.name(),
+                                   "\": only the servers of ps with policy CHAIN can be restarted "
+                                   "without losing a step; write that, or target: \"server:0\""));
+    }
+  }
+
+  void CheckChange() const {
+    for (const Variant& variant : check_.experiment.variant()) {
+      if (variant.ps().on_worker_loss() == Ps::SHRINK) continue;
+      Error("kind", absl::StrCat(kind_, " conflicts with variant \"", variant.name(),
+                                 "\": only the workers of ps with on_worker_loss SHRINK go on with "
+                                 "another number of them; write that"));
+    }
+    const Fault* before = nullptr;  // what this worker did last
+    for (const Fault& other : check_.experiment.fault()) {
+      if (&other == &fault_ || !ChangesWorkers(other.kind()) || other.target() != fault_.target()) {
+        continue;
+      }
+      if (other.at().step() == fault_.at().step()) {
+        return Error("at.step", absl::StrCat(fault_.target(), " joins or leaves twice at step ",
+                                             fault_.at().step()));
+      }
+      const bool earlier = other.at().step() < fault_.at().step();
+      if (earlier && (before == nullptr || before->at().step() < other.at().step())) {
+        before = &other;
+      }
+    }
+    if (before != nullptr && before->kind() == fault_.kind()) {
+      Error("kind", absl::StrCat(kind_, " follows the ", kind_, " of ", fault_.target(),
+                                 " at step ", before->at().step(),
+                                 "; one that left can join, and "
+                                 "one that joined can leave"));
+    }
+    if (before == nullptr && fault_.kind() == Fault::JOIN && fault_.target() == "worker:0") {
+      Error("target",
+            "worker:0 spreads the start values, so the run can't begin without it; "
+            "write another worker, or let it LEAVE first");
     }
   }
 

@@ -120,7 +120,7 @@ constexpr FieldRule kFieldRules[] = {
     Text("fault.target"),
     Text("fault.point"),
     Choice("fault.kind",
-           "KILL FREEZE RESTART CRASH_POINT DROP DUPLICATE CORRUPT DELAY NAN_GRADIENT"),
+           "KILL FREEZE RESTART CRASH_POINT DROP DUPLICATE CORRUPT DELAY NAN_GRADIENT LEAVE JOIN"),
     Text("fault.for"),
     Block("fault.message"),
     Range("fault.message.to", {0, kWorkersMax - 1}, "worker"),

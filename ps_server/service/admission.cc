@@ -276,6 +276,7 @@ absl::Status Exchange::Settle() {
   }
   ASSIGN_OR_RETURN(const std::vector<ShardRange> ranges,
                    Partition(layout_->tensor_counts, config_.servers, config_.placement));
+  RETURN_IF_ERROR(CheckStaging(ranges));
   for (auto& [shard, seat] : seats_) {
     const ShardRange& range = ranges[static_cast<size_t>(shard)];
     ASSIGN_OR_RETURN(seat.tables, TablesIn(range, layout_->tensor_counts, layout_->row_elements));
@@ -284,6 +285,21 @@ absl::Status Exchange::Settle() {
   DialSuccessors();
   NoteExposure();
   return absl::OkStatus();
+}
+
+// The bound is the server's: after losses it may head every shard that it has a place for, and has
+// to take a push of each from every worker.
+absl::Status Exchange::CheckStaging(const std::vector<ShardRange>& ranges) const {
+  constexpr int64_t kStagedBytes = 4;  // of an element
+  int64_t elements = 0;
+  for (const auto& [shard, seat] : seats_) elements += ranges[static_cast<size_t>(shard)].count;
+  const int64_t max = config_.limits.staged_bytes_max;
+  if (elements <= max / kStagedBytes / config_.world_size) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "server ", config_.server, ": one push of each of ", config_.world_size, " workers to ",
+      seats_.size() == 1 ? "its shard" : absl::StrCat("its ", seats_.size(), " shards"), " (",
+      elements, " elements of 4 bytes each) does not fit limits.staged_bytes_max ", max,
+      "; raise it or use more servers"));
 }
 
 absl::Status Exchange::SeatCopy(Seat* seat, const ShardRange& range) {

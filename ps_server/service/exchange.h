@@ -23,8 +23,10 @@
 // limits.sync_timeout_ms, the group is dead (events.broken), so that nobody is blocked for ever.
 // Bounds: streams kStreamsMax; HELLOs that wait on one kHellosMax; queued for a worker: WELCOMEs,
 // one PONG, a reply a shard, REFUSED; for a successor: an update a worker and shard, one state a
-// shard. Which update each byte belongs to: books.h. Times come from the clock given. One thread at
-// a time.
+// shard. Memory: pushes staged, at most limits.staged_bytes_max over all shards of the server; of
+// each shard its parameters, the ones before, and the optimizer's values; and one version of a
+// shard for each worker whose reply of it is not sent. Which update each byte belongs to: books.h.
+// Times come from the clock given. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -174,6 +176,7 @@ class Exchange {
   absl::Status AdmitPredecessor(int64_t stream, Seat* seat, const PsFrame& hello);
   absl::Status CheckLayout(const PsFrame& hello, const std::string& sender);
   absl::Status Settle();
+  absl::Status CheckStaging(const std::vector<ShardRange>& ranges) const;
   absl::Status SeatCopy(Seat* seat, const ShardRange& range);
   bool present(int32_t worker) const;
 

@@ -51,7 +51,7 @@ class Server {
     absl::Status status = Serve();
     service_->Shutdown();
     storage_.reset();
-    record_.End(status, service_->unreported());
+    record_.End(status, member_ != nullptr && member_->left(), service_->unreported());
     return status.ok() ? record_.status() : status;
   }
 

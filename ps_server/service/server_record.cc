@@ -112,13 +112,14 @@ void ServerRecord::Recover(const ServerRecovery& recovery) {
   writer_->Write(record);
 }
 
-void ServerRecord::End(const absl::Status& status, const Traffic& traffic) {
+void ServerRecord::End(const absl::Status& status, bool left, const Traffic& traffic) {
   if (writer_ == nullptr) return;
   Record record;
   Ended* ended = record.mutable_ended();
   ended->set_code(static_cast<int32_t>(status.code()));
   ended->set_message(status.message().data(), status.message().size());
   ended->set_step(step_);
+  ended->set_left(left);
   *ended->mutable_traffic() = CountOf(traffic);
   writer_->Write(record);
 }

@@ -25,7 +25,8 @@ class ServerRecord {
   void SetUp(const Traffic& traffic);
   void Update(const UpdateServed& served);
   void Recover(const ServerRecovery& recovery);
-  void End(const absl::Status& status, const Traffic& traffic);
+  // `left`: it goes as planned, and the run goes on.
+  void End(const absl::Status& status, bool left, const Traffic& traffic);
 
   RecordWriter* writer() { return writer_.get(); }
   int64_t step() const { return step_; }

@@ -169,6 +169,31 @@ INSTANTIATE_TEST_SUITE_P(
                             StatusCode::kResourceExhausted, "limits.staged_bytes_max"}),
     [](const auto& row) { return row.param.name; });
 
+// The bound is a server's, not a shard's: it has places for two.
+TEST_F(ExchangeTest, StagedBytesAreCountedOverAllShards) {
+  PsLayout layout = Layout({2'048, 2'048});
+  layout.shards = 2;
+  for (const int64_t missing : {1, 0}) {
+    PsServerConfig config = Config(world_size_);
+    config.servers = 2;
+    config.limits.staged_bytes_max = 2 * world_size_ * 2'048 * 4 - missing;
+    config.places[0].epoch = kEpoch;
+    config.places[1].epoch = kEpoch;
+    Exchange exchange("", {}, clock_);
+    ASSERT_THAT(exchange.Configure(config), IsOk());
+    exchange.Opened(1, "");
+    const std::string hello = Hello(0, layout).SerializeAsString();
+    const std::vector<Bytes> slices = {std::as_bytes(std::span(hello.data(), hello.size()))};
+    exchange.Received(1, slices);
+    const auto out = exchange.TakeOutgoing();
+    ASSERT_EQ(out.size(), 1U);
+    EXPECT_EQ(out[0].second.header.kind(), missing == 0 ? WELCOME : REFUSED);
+    if (missing == 0) continue;
+    EXPECT_THAT(out[0].second.header.reason(),
+                testing::HasSubstr("one push of each of 2 workers to its 2 shards (4096 elements"));
+  }
+}
+
 TEST_F(ExchangeTest, TheTokenMustMatch) {
   Exchange guarded("secret", {}, clock_);
   guarded.Opened(1, "guess");

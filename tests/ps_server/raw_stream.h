@@ -17,9 +17,10 @@ namespace lockstep {
 // A stream that speaks whatever bytes it likes.
 class RawStream {
  public:
-  explicit RawStream(const Endpoint& endpoint, const std::string& method = kExchangeMethod)
+  explicit RawStream(const Endpoint& endpoint, const std::string& method = kExchangeMethod,
+                     int deadline_s = 10)
       : stub_(grpc::CreateChannel(endpoint.ToString(), grpc::InsecureChannelCredentials())) {
-    context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+    context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(deadline_s));
     io_ = stub_.PrepareCall(&context_, method, &queue_);
     io_->StartCall(this);
     Next();

@@ -5,103 +5,15 @@
 
 #include <algorithm>
 #include <csignal>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
-#include "base/member/record_writer.h"
-#include "experiments/analyse/run_json.h"
-#include "tests/support/status_matchers.h"
-#include "tests/system/command.h"
+#include "tests/system/long_run.h"
 
 namespace lockstep {
 namespace {
 
 using testing::HasSubstr;
-
-// A comparison of one variant that would train for ever, observed through its record files.
-class LongRun {
- public:
-  explicit LongRun(const std::string& variant, std::vector<std::string> more = {})
-      : records_(dir_.path() + "/out/blocks/1-" + variant + "-seed-1/records"),
-        command_(CompareCommand(Arguments(variant, std::move(more)))) {}
-
-  // Waits until worker 0 has trained 5 steps.
-  bool Trains() const {
-    return Eventually([&] { return Steps("worker", 0) >= 5; }, 30);
-  }
-  pid_t Pid(const std::string& role, int index) const {
-    const auto records = ReadRecords(RecordPath(records_, role, index));
-    if (!records.ok() || records->empty()) return -1;
-    return static_cast<pid_t>(records->front().started().pid());
-  }
-  int Steps(const std::string& role, int index) const {
-    const auto records = ReadRecords(RecordPath(records_, role, index));
-    if (!records.ok()) return 0;
-    return static_cast<int>(std::count_if(records->begin(), records->end(),
-                                          [](const Record& record) { return record.has_step(); }));
-  }
-  // The last step that the member's own record shows.
-  int64_t LastStep(const std::string& role, int index) const {
-    int64_t last = 0;
-    const auto records = ReadRecords(RecordPath(records_, role, index));
-    if (!records.ok()) return 0;
-    for (const Record& record : *records) {
-      if (record.has_step()) last = record.step().step();
-      if (record.has_applied()) last = record.applied().step();
-    }
-    return last;
-  }
-  std::vector<pid_t> Pids(int servers) const {
-    std::vector<pid_t> pids;
-    for (int rank = 0; rank < 4; ++rank) pids.push_back(Pid("worker", rank));
-    for (int index = 0; index < servers; ++index) pids.push_back(Pid("server", index));
-    return pids;
-  }
-  RunFile ReadRun() const {
-    const auto run = ReadRunJson(dir_.path() + "/out/run.json");
-    EXPECT_THAT(run, IsOk());
-    return run.ok() ? *run : RunFile();
-  }
-  Subprocess& command() { return command_; }
-
- private:
-  std::vector<std::string> Arguments(const std::string& variant,
-                                     std::vector<std::string> more) const {
-    std::vector<std::string> arguments = {"--plain",
-                                          "--only",
-                                          variant,
-                                          "--blocks",
-                                          "1",
-                                          "--set",
-                                          "train.steps=1000000",
-                                          "--out",
-                                          dir_.path() + "/out"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-  }
-
-  const TemporaryDir dir_;
-  const std::string records_;
-  Subprocess command_;
-};
-
-// A zombie is dead: an orphan stays one where process 1 reaps nobody.
-bool Alive(pid_t pid) {
-  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  std::getline(stat, text);
-  const size_t name_end = text.rfind(") ");
-  return name_end != std::string::npos && text[name_end + 2] != 'Z';
-}
-
-void ExpectGone(const std::vector<pid_t>& pids) {
-  for (const pid_t pid : pids) {
-    ASSERT_GT(pid, 1);
-    EXPECT_NE(kill(pid, 0), 0) << "process " << pid << " is still there";
-  }
-}
 
 struct KillCase {
   std::string name;
@@ -117,12 +29,14 @@ TEST_P(KillTest, TheVictimIsNamedFirstAndNobodyIsLeft) {
   LongRun run(test.variant);
   ASSERT_TRUE(run.Trains());
   const std::vector<pid_t> pids = run.Pids(test.servers);
+  const std::vector<uint16_t> ports = run.Ports(test.servers);
   ASSERT_EQ(kill(run.Pid(test.role, test.index), SIGKILL), 0);
   const CommandResult result = run.command().Wait(8);
   ASSERT_FALSE(result.timed_out);
   EXPECT_LE(result.elapsed_s, 5.5);
   EXPECT_EQ(result.exit_code, 3) << result.err;
   ExpectGone(pids);
+  ExpectFree(ports);
   const std::string victim = test.role + " " + std::to_string(test.index);
   const std::string step = std::to_string(run.LastStep(test.role, test.index) + 1);
   EXPECT_THAT(result.out, testing::StartsWith("Stopped: " + victim + " was lost at step " + step))
@@ -161,12 +75,14 @@ TEST_P(InterruptTest, LeavesAValidRecordMarkedAborted) {
   LongRun run(test.variant);
   ASSERT_TRUE(run.Trains());
   const std::vector<pid_t> pids = run.Pids(test.servers);
+  const std::vector<uint16_t> ports = run.Ports(test.servers);
   run.command().Signal(test.signal);
   const CommandResult result = run.command().Wait(8);
   ASSERT_FALSE(result.timed_out);
   EXPECT_LE(result.elapsed_s, 5);
   EXPECT_EQ(result.exit_code, test.exit_code) << result.err;
   ExpectGone(pids);
+  ExpectFree(ports);
   const RunFile file = run.ReadRun();
   EXPECT_EQ(file.state(), "aborted");
   ASSERT_EQ(file.runs_size(), 1);
@@ -183,6 +99,34 @@ INSTANTIATE_TEST_SUITE_P(Failure, InterruptTest,
                                          SignalCase{"TermInPs", "ps_sync", 2, SIGTERM, 143},
                                          SignalCase{"HangUpInRing", "ring", 0, SIGHUP, 129}),
                          [](const auto& param) { return param.param.name; });
+
+// CASES R42: the normal end, and a worker that fails by itself.
+TEST(ShutdownTest, ACompleteRunLeavesNothingBehind) {
+  LongRun run("ps_sync", {"--set", "train.steps=3000"});
+  ASSERT_TRUE(run.Trains());
+  const std::vector<pid_t> pids = run.Pids(2);
+  const std::vector<uint16_t> ports = run.Ports(2);
+  const CommandResult result = run.command().Wait(60);
+  ASSERT_FALSE(result.timed_out);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  ExpectGone(pids);
+  ExpectFree(ports);
+}
+
+TEST(ShutdownTest, AWorkersOwnErrorEndsEverybodyWithin10S) {
+  LongRun run("ps_sync");
+  ASSERT_TRUE(run.Trains());
+  const std::vector<pid_t> pids = run.Pids(2);
+  const std::vector<uint16_t> ports = run.Ports(2);
+  ASSERT_EQ(kill(run.Pid("worker", 1), SIGTERM), 0);
+  const CommandResult result = run.command().Wait(15);
+  ASSERT_FALSE(result.timed_out);
+  EXPECT_LE(result.elapsed_s, 10);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.out, testing::StartsWith("Stopped: worker 1")) << result.err;
+  ExpectGone(pids);
+  ExpectFree(ports);
+}
 
 class FreezeTest : public testing::TestWithParam<std::string> {};
 

@@ -49,6 +49,11 @@ FaultRun::FaultRun(const FaultRunOptions& options) : options_(options) {
     EXPECT_THAT(records.status(), IsOk()) << compared_.result.err;
     records_.push_back(records.ok() ? *std::move(records) : std::vector<Record>());
   }
+  for (int index = 0;; ++index) {
+    auto records = ReadMember(RecordsOf(dir_) + "/records", "server", index);
+    if (!records.ok()) break;
+    servers_.push_back(*std::move(records));
+  }
 }
 
 std::string FaultRun::FinalHash(int index) const {

@@ -36,6 +36,10 @@ class FaultRun {
   const std::vector<Record>& worker(int index) const {
     return records_[static_cast<size_t>(index)];
   }
+  // Of all processes that were this server.
+  const std::vector<Record>& server(int index) const {
+    return servers_[static_cast<size_t>(index)];
+  }
   // The parameters after the last step; empty where this worker did not get there.
   std::string FinalHash(int index) const;
   std::vector<float> FinalParameters(int index) const;
@@ -49,6 +53,7 @@ class FaultRun {
   const TemporaryDir dir_;
   Compared compared_;
   std::vector<std::vector<Record>> records_;  // [worker]
+  std::vector<std::vector<Record>> servers_;  // [server], of those that left a record
 };
 
 // The final hash of the same run without faults; made once for each algorithm and number.

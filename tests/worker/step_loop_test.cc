@@ -43,6 +43,8 @@ class LoneMember final : public Member {
   void FinishedStep(int64_t step) override { step_ = step; }
   absl::Status Done(int64_t /*step*/) override { return absl::OkStatus(); }
   absl::Status AwaitStop() override { return absl::OkStatus(); }
+  absl::Status Leave(int64_t /*step*/) override { return absl::OkStatus(); }
+  bool left() const override { return false; }
   void Fail(const absl::Status& /*status*/, int64_t /*step*/) override {}
   int64_t step() const { return step_; }
 

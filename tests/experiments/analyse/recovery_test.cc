@@ -75,8 +75,11 @@ TEST(Recovery, CountsFromTheFirstThatNoticedToTheLastThatGoesOn) {
   ASSERT_TRUE(result.has_recovery());
   const RecoveryResult& recovery = result.recovery();
   EXPECT_EQ(recovery.losses(), 1);
-  EXPECT_NEAR(recovery.unavailable_s().median(), 0.230 - 0.125, 1e-9);
-  EXPECT_NEAR(recovery.exposed_s().median(), 0.070, 1e-9);
+  EXPECT_NEAR(recovery.recovery_s().p50(), 0.230 - 0.125, 1e-9);
+  EXPECT_FALSE(recovery.has_detection_s()) << "no planned fault struck";
+  EXPECT_FALSE(recovery.has_unavailable_s());
+  EXPECT_NEAR(recovery.exposed_s().p50(), 0.070, 1e-9);
+  EXPECT_EQ(recovery.changes(), 0);
   EXPECT_EQ(recovery.lost_versions(), 0);
   EXPECT_EQ(recovery.redone_steps(), 0);
   EXPECT_EQ(recovery.duplicates(), 6);
@@ -84,6 +87,78 @@ TEST(Recovery, CountsFromTheFirstThatNoticedToTheLastThatGoesOn) {
             2'000);  // sent and received by two servers, each counted once
   EXPECT_EQ(recovery.first_cause(), "server 1 is lost");
   EXPECT_GT(recovery.goodput_samples_per_s(), 0);
+}
+
+Record StrikeAt(const std::string& kind, int64_t ms) {
+  Record record;
+  record.set_time_ns(ms * kMs);
+  record.mutable_injected()->set_kind(kind);
+  return record;
+}
+
+TEST(Recovery, BeginsWithTheStrikeThatWasPlanned) {
+  std::vector<RunRecord> runs;
+  for (const int64_t late_ms : {0, 10, 40}) {
+    runs.push_back(RunWith(kServers, [&](Files* files) {
+      InsertAfterRestart(StrikeAt("DELAY", 115), &(*files)[{"worker", 0}]);
+      InsertAfterRestart(StrikeAt("KILL", 105), &(*files)[{"server", 1}]);
+      for (int rank = 0; rank < 4; ++rank) {
+        InsertAfterRestart(RebuiltAt(125 + late_ms, 200), &(*files)[{"worker", rank}]);
+      }
+    }));
+  }
+  const RecoveryResult recovery = Result(runs).recovery();
+  EXPECT_EQ(recovery.losses(), 3);
+  EXPECT_NEAR(recovery.detection_s().p50(), 0.030, 1e-9);
+  EXPECT_NEAR(recovery.detection_s().p95(), 0.057, 1e-9);
+  EXPECT_NEAR(recovery.detection_s().max(), 0.060, 1e-9);
+  EXPECT_NEAR(recovery.recovery_s().max(), 0.075, 1e-9);
+  EXPECT_NEAR(recovery.unavailable_s().p50(), 0.095, 1e-9);
+}
+
+TEST(Recovery, APlannedChangeIsNoLoss) {
+  const RunRecord run = RunWith(kServers, [](Files* files) {
+    for (int rank = 0; rank < 4; ++rank) {
+      Record rebuilt = RebuiltAt(125, 200);
+      rebuilt.mutable_rebuilt()->set_none_lost(true);
+      InsertAfterRestart(rebuilt, &(*files)[{"worker", rank}]);
+    }
+  });
+  const RecoveryResult recovery = Result({run}).recovery();
+  EXPECT_EQ(recovery.losses(), 0);
+  EXPECT_EQ(recovery.changes(), 1);
+  EXPECT_NEAR(recovery.change_s().max(), 0.075, 1e-9);
+  EXPECT_FALSE(recovery.has_recovery_s());
+}
+
+// A second process of server 1 begins; the first one ended by itself.
+double FalseFailoversAfter(const std::vector<Record>& of_first) {
+  const RunRecord run = RunWith(kServers, [&](Files* files) {
+    for (int rank = 0; rank < 4; ++rank) {
+      InsertAfterRestart(RebuiltAt(125, 200), &(*files)[{"worker", rank}]);
+    }
+    std::vector<Record>& records = (*files)[{"server", 1}];
+    const Record started = records.front();
+    InsertAfterRestart(started, &records);
+    for (const Record& record : of_first) {
+      const auto second = std::find_if(std::next(records.begin()), records.end(),
+                                       [](const Record& one) { return one.has_started(); });
+      records.insert(second, record);
+    }
+  });
+  EXPECT_TRUE(run.complete) << testing::PrintToString(run.problems);
+  return Result({run}).recovery().false_failovers();
+}
+
+TEST(Recovery, AFalseFailoverIsOfAProcessThatLivedOn) {
+  Record ended;
+  ended.mutable_ended()->set_code(14);
+  Record left = ended;
+  left.mutable_ended()->set_left(true);
+  EXPECT_EQ(FalseFailoversAfter({}), 0) << "it was killed";
+  EXPECT_EQ(FalseFailoversAfter({ended}), 1);
+  EXPECT_EQ(FalseFailoversAfter({StrikeAt("FREEZE", 105), ended}), 0);
+  EXPECT_EQ(FalseFailoversAfter({left}), 0);
 }
 
 TEST(Recovery, WhatASnapshotTookBackIsLeftOutAndCounted) {

@@ -15,8 +15,8 @@ class Cluster {
  public:
   Cluster(int workers, int servers, AllReduceSync::OnLoss on_loss = AllReduceSync::STOP)
       : workers_(workers), membership_(Config(workers, servers, VariantOf(on_loss)), 0) {}
-  Cluster(int workers, int servers, const Ps& ps)
-      : workers_(workers), membership_(Config(workers, servers, VariantOf(ps)), 0) {}
+  Cluster(int workers, int servers, const Ps& ps, const Experiment& experiment = {})
+      : workers_(workers), membership_(Config(workers, servers, VariantOf(ps), experiment), 0) {}
 
   static Variant VariantOf(AllReduceSync::OnLoss on_loss) {
     Variant variant;
@@ -28,8 +28,10 @@ class Cluster {
     *variant.mutable_ps() = ps;
     return variant;
   }
-  static MembershipConfig Config(int workers, int servers, const Variant& variant) {
+  static MembershipConfig Config(int workers, int servers, const Variant& variant,
+                                 const Experiment& experiment = {}) {
     MembershipConfig config;
+    *config.run.mutable_experiment() = experiment;
     *config.run.mutable_variant() = variant;
     config.run.set_world_size(workers);
     config.run.set_servers(servers);

@@ -15,8 +15,12 @@ namespace lockstep {
 
 class PsRun {
  public:
-  PsRun(int workers, int servers, const Ps& ps) : cluster_(workers, servers, ps) {
-    for (int i = 0; i < workers; ++i) Join({WORKER, i});
+  PsRun(int workers, int servers, const Ps& ps, const Experiment& experiment = {})
+      : cluster_(workers, servers, ps, experiment) {
+    const PlannedChanges planned(experiment);
+    for (int i = 0; i < workers; ++i) {
+      if (!planned.JoinsLater({WORKER, i})) Join({WORKER, i});
+    }
     for (int i = 0; i < servers; ++i) Join({SERVER, i});
     ConnectAll();
   }
@@ -52,6 +56,23 @@ class PsRun {
   void Exit(const MemberId& id, int64_t pid) {
     Take(cluster_.membership().OnExit(
         {.member = id, .pid = pid, .clean = false, .how = "exited with code 4"}, cluster_.now()));
+  }
+  // As planned; its process ends well.
+  void Depart(int worker, int64_t step) {
+    const MemberId id = {WORKER, worker};
+    MemberEvent event;
+    event.mutable_leaving()->set_step(step);
+    Say(id, event);
+    Gone(id);
+  }
+  // It was told to stop, and does.
+  void Gone(const MemberId& id, bool clean = true) {
+    const int64_t session = sessions_.at(id);
+    sessions_.erase(id);
+    Take(cluster_.membership().OnClosed(session, cluster_.now()));
+    Take(cluster_.membership().OnExit(
+        {.member = id, .pid = session, .clean = clean, .how = "exited with code 5"},
+        cluster_.now()));
   }
   // Everybody leaves the group of this epoch; servers have `version` of all shards that the last
   // Start gave them, those that they were to join included.
@@ -121,6 +142,9 @@ class PsRun {
   }
   std::vector<std::string> TakeLines() { return std::exchange(lines_, {}); }
   int spawns(const MemberId& id) { return spawns_[id]; }
+  // Sessions that were told that they have left.
+  const std::set<int64_t>& released() const { return released_; }
+  int64_t session(const MemberId& id) const { return sessions_.at(id); }
   const std::string& manifest() const { return manifest_; }
   Membership& membership() { return cluster_.membership(); }
 
@@ -130,6 +154,7 @@ class PsRun {
       if (effect.kind == Effect::Kind::kLine) lines_.push_back(effect.line);
       if (effect.kind == Effect::Kind::kSpawn) ++spawns_[effect.member];
       if (effect.kind == Effect::Kind::kManifest) manifest_ = effect.line;
+      if (effect.command.stop().left()) released_.insert(effect.session);
       if (effect.command.has_start()) start_ = effect.command.start();
     }
   }
@@ -138,6 +163,7 @@ class PsRun {
   int64_t next_session_ = 1;  // pids are sessions
   std::map<MemberId, int64_t> sessions_;
   std::map<MemberId, int> spawns_;
+  std::set<int64_t> released_;
   std::vector<std::string> lines_;
   std::string manifest_;
   Start start_;

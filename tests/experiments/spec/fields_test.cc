@@ -76,7 +76,7 @@ const std::map<std::string, std::set<std::string>> kAccepted = {
     {"fault.point", {"applied_not_replicated"}},
     {"fault.kind",
      {"KILL", "FREEZE", "RESTART", "CRASH_POINT", "DROP", "DUPLICATE", "CORRUPT", "DELAY",
-      "NAN_GRADIENT"}},
+      "NAN_GRADIENT", "LEAVE", "JOIN"}},
     {"fault.for", {"500ms", "2s"}},
     {"fault.message.to", {"2"}},
     {"fault.message.nth", {"7"}},

@@ -29,6 +29,11 @@ const BadSpec kConflicts[] = {
      "workers: 4",
      "workers: [8, 4]\nlimits { staged_bytes_max: 71327 }",
      {{6, {"t:6:10: limits.staged_bytes_max: staged_bytes_max is 71327", "71328 bytes"}}}},
+    // Twice that: a server may head two shards.
+    {"StagedBytesOfAChain",
+     "ps { servers: 2 }",
+     "ps { servers: 2 policy: CHAIN } }\nlimits { staged_bytes_max: 71327",
+     {{8, {"staged_bytes_max is 71327", "71328 bytes: one push of each of 4 workers, of 2/2 of"}}}},
     {"StalenessAndKWithSync",
      "ps { servers: 2 }",
      "ps { staleness: 3 k: 2 }",
@@ -211,6 +216,23 @@ const BadSpec kConflicts[] = {
      {{6,
        {"fault[0].kind: RESTART conflicts with variant \"ring\": only all_reduce with on_loss "
         "REPLACE, and ps with on_worker_loss REPLACE"}}}},
+    {"LeavingWhereNobodyShrinks",
+     "workers: 4\nvariant { name: \"none\" none {} }\nvariant { name: \"ps\" ps { servers: 2 } }",
+     "workers: 4\nfault { at { step: 5 } target: \"worker:1\" kind: LEAVE }\n"
+     "fault { at { step: 5 } target: \"servers\" kind: RESTART }",
+     {{6, {"fault[0].kind: LEAVE conflicts with variant \"ring\": only the workers of ps"}},
+      {7,
+       {"fault[1].target: \"servers\" conflicts with variant \"ring\": only the servers of ps"}}}},
+    {"JoiningTwice",
+     "workers: 4\nvariant { name: \"none\" none {} }\nvariant { name: \"ps\" ps { servers: 2 } }\n"
+     "variant { name: \"ring\" all_reduce {} }",
+     "workers: 4 variant { name: \"a\" ps { on_worker_loss: SHRINK } }\n"
+     "fault { at { step: 5 } target: \"worker:0\" kind: JOIN }\n"
+     "fault { at { step: 9 } target: \"worker:0\" kind: JOIN }\n"
+     "fault { at { step: 9 } target: \"server:0\" kind: LEAVE }",
+     {{6, {"fault[0].target: worker:0 spreads the start values"}},
+      {7, {"fault[1].kind: JOIN follows the JOIN of worker:0 at step 5"}},
+      {8, {"fault[2].target: conflicts with kind LEAVE: only workers have that"}}}},
     {"ShrinkingASum",
      "workers: 4\nvariant { name: \"none\" none {} }\nvariant { name: \"ps\" ps { servers: 2 } }",
      "workers: 4 reduce_op: SUM\nvariant { name: \"mine\" all_reduce { on_loss: SHRINK } }",
