@@ -75,6 +75,12 @@ absl::StatusOr<std::unique_ptr<StepLoop>> StepLoop::Create(const Start& start, L
   std::unique_ptr<StepLoop> loop(
       new StepLoop(start, std::move(context), std::move(source), std::move(records)));
   loop->RecordStarted(start.run().experiment());
+  if (start.epoch() > kFirstEpoch) {
+    ASSIGN_OR_RETURN(const std::vector<Record> before,
+                     ReadMember(start.run().record_dir(), loop->context_.started.role(),
+                                loop->context_.index));
+    loop->plan_.SkipStruck(before);
+  }
   // Without the broadcast each worker is to start from values of its own.
   const int own = start.run().experiment().broadcast_start() ? 0 : loop->context_.index;
   loop->source_->model().Init(start.run().seed() + static_cast<uint64_t>(own));
@@ -152,7 +158,7 @@ absl::Status StepLoop::Connect(const Start& start, Listener listener, const Abor
 
 // Of a process that came when the run had begun: in the place of one that was lost, or as planned.
 void StepLoop::TakeFirstState(int64_t after) {
-  for (const PlannedFault& joined : plan_.Due(after + 1, IsJoin)) plan_.Record(joined, after + 1);
+  if (const auto joined = plan_.TakeNext(IsJoin)) plan_.Record(*joined, after + 1);
   plan_.BeginAfter(after);
 }
 

@@ -110,6 +110,18 @@ std::vector<PlannedFault> FaultPlan::Due(int64_t step, bool (*kinds)(Fault::Kind
   return due;
 }
 
+std::optional<PlannedFault> FaultPlan::TakeNext(bool (*kinds)(Fault::Kind)) {
+  std::optional<size_t> next;
+  for (size_t i = 0; i < faults_.size(); ++i) {
+    const Fault& fault = faults_[i].fault;
+    if (over_[i] != 0 || !kinds(fault.kind())) continue;
+    if (!next || fault.at().step() < faults_[*next].fault.at().step()) next = i;
+  }
+  if (!next) return std::nullopt;
+  over_[*next] = 1;
+  return faults_[*next];
+}
+
 bool FaultPlan::Has(bool (*kinds)(Fault::Kind)) const {
   return std::any_of(faults_.begin(), faults_.end(),
                      [&](const PlannedFault& planned) { return kinds(planned.fault.kind()); });

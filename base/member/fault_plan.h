@@ -55,6 +55,8 @@ class FaultPlan {
                                 std::optional<int> bucket = std::nullopt);
   // CRASH_POINTs of `point` that are due at `step`. Each is returned once.
   std::vector<PlannedFault> DueAt(std::string_view point, int64_t step);
+  // Of `kinds`, the next one of the plan, at whatever step. Each is returned once.
+  std::optional<PlannedFault> TakeNext(bool (*kinds)(Fault::Kind));
   // Writes that it happens.
   void Record(const PlannedFault& planned, int64_t step) const;
   // Records it and does it to this process. REQUIRES: StrikesProcess or StrikesPoint. Returns after

@@ -137,7 +137,7 @@ class StreamMember final : public Member {
   // The group may die meanwhile: that is no concern of one that leaves.
   absl::Status Leave(int64_t step) override {
     MemberEvent event;
-    event.mutable_leaving()->set_step(step);
+    event.mutable_departing()->set_step(step);
     Send(event);
     return Await([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return group_.stopped(); },
                  limits_.sync_timeout_ms, "waiting for leave to go");

@@ -179,7 +179,7 @@ void AggregateRecovery(const std::vector<const RunRecord*>& runs, VariantResult*
   Put(times.recovery, &RecoveryResult::mutable_recovery_s, &recovery);
   Put(times.unavailable, &RecoveryResult::mutable_unavailable_s, &recovery);
   Put(times.exposed, &RecoveryResult::mutable_exposed_s, &recovery);
-  Put(times.change, &RecoveryResult::mutable_change_s, &recovery);
+  Put(times.change, &RecoveryResult::mutable_pause_s, &recovery);
   recovery.set_goodput_samples_per_s(Goodput(runs));
   *result->mutable_recovery() = std::move(recovery);
 }

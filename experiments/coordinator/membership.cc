@@ -56,8 +56,8 @@ std::vector<Effect> Membership::OnEvent(int64_t session, const MemberEvent& even
     case MemberEvent::kCaughtUp:
       OnCaughtUp(event.caught_up(), now_ns, &effects);
       break;
-    case MemberEvent::kLeaving:
-      OnLeaving(member, event.leaving(), now_ns, &effects);
+    case MemberEvent::kDeparting:
+      OnDeparting(member, event.departing(), now_ns, &effects);
       break;
     case MemberEvent::kBroken:
       OnBroken(member, event.broken(), now_ns, &effects);

@@ -103,7 +103,7 @@ class Membership {
   void OnCaughtUp(const CaughtUp& caught_up, int64_t now_ns, std::vector<Effect>* effects);
 
   // In membership_planned.cc.
-  void OnLeaving(Members::iterator member, const Leaving& leaving, int64_t now_ns,
+  void OnDeparting(Members::iterator member, const Departing& departing, int64_t now_ns,
                  std::vector<Effect>* effects);
   // It goes, and that is no failure.
   void Release(Members::iterator member, const std::string& what, int64_t now_ns,

@@ -14,11 +14,11 @@ std::vector<MemberId> Membership::Awaited() const {
   return awaited;
 }
 
-void Membership::OnLeaving(Members::iterator member, const Leaving& leaving, int64_t now_ns,
+void Membership::OnDeparting(Members::iterator member, const Departing& departing, int64_t now_ns,
                            std::vector<Effect>* effects) {
   // Otherwise the run is about to stop, for this one too.
   if (!Rebuilds(member->first.role)) return;
-  member->second.step = leaving.step();
+  member->second.step = departing.step();
   Release(member, "leaves", now_ns, effects);
   Regroup(now_ns, effects);
 }

@@ -48,7 +48,7 @@ std::string RecoveryHtml(const PageView& view) {
                          SecondsText(recovery.has_recovery_s(), recovery.recovery_s()),
                          SecondsText(recovery.has_unavailable_s(), recovery.unavailable_s()),
                          FormatCount(recovery.changes()),
-                         SecondsText(recovery.has_change_s(), recovery.change_s()),
+                         SecondsText(recovery.has_pause_s(), recovery.pause_s()),
                          SecondsText(recovery.has_exposed_s(), recovery.exposed_s()),
                          LostText(recovery.lost_versions()), FormatCount(recovery.redone_steps()),
                          FormatCount(recovery.duplicates()), FormatBytes(recovery.transfer_bytes()),

@@ -45,10 +45,12 @@ int ProcessesOf(const std::string& dir) {
   return count;
 }
 
-TEST(FailureTableTest, EveryRoleOfAServerWayStopsAndIsNamed) {
+class StoppedWayTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(StoppedWayTest, EveryRoleOfAServerWayIsNamed) {
   const TemporaryDir dir;
   const CommandResult result = RunCommand(
-      FaultsCommandLine(dir, {"failures", "--only", "ps_sync", "--set", "workers=3", "--json"}),
+      FaultsCommandLine(dir, {"failures", "--only", GetParam(), "--set", "workers=3", "--json"}),
       120);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const FailureFile file = Table(result);
@@ -74,6 +76,34 @@ TEST(FailureTableTest, EveryRoleOfAServerWayStopsAndIsNamed) {
   }
   EXPECT_EQ(struck.size(), 6U);
   EXPECT_EQ(ProcessesOf(dir.path()), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Servers, StoppedWayTest, testing::Values("ps_sync", "ps_bounded"),
+                         [](const auto& test) { return test.param; });
+
+// CASES R33: in async, the others keep their rate without the one that was lost. With fewer cores
+// than processes they even get its share of the machine, so only the lower side is bounded.
+TEST(FailureTableTest, AnAsynchronousWayKeepsTheOthersRate) {
+  const TemporaryDir dir;
+  const CommandResult result =
+      RunCommand(FaultsCommandLine(dir, {"failures", "--only", "ps_async_shrink", "--set",
+                                         "workers=3", "--set", "train.steps=1500", "--step", "600",
+                                         "--json"}),
+                 200);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const FailureFile file = Table(result);
+  ASSERT_EQ(file.rows_size(), 6);
+  int lost = 0;
+  for (const FailureRow& row : file.rows()) {
+    if (row.role() != "worker") continue;
+    SCOPED_TRACE(row.kind());
+    ++lost;
+    EXPECT_EQ(row.outcome(), "rebuilt") << row.message();
+    EXPECT_EQ(row.exit_code(), 0);
+    ASSERT_TRUE(row.has_others_steps_per_s_before() && row.has_others_steps_per_s_after());
+    EXPECT_GE(row.others_steps_per_s_after(), 0.9 * row.others_steps_per_s_before());
+  }
+  EXPECT_EQ(lost, 2);
 }
 
 TEST(FailureTableTest, ARebuiltWayGoesOn) {

@@ -127,7 +127,7 @@ TEST(Recovery, APlannedChangeIsNoLoss) {
   const RecoveryResult recovery = Result({run}).recovery();
   EXPECT_EQ(recovery.losses(), 0);
   EXPECT_EQ(recovery.changes(), 1);
-  EXPECT_NEAR(recovery.change_s().max(), 0.075, 1e-9);
+  EXPECT_NEAR(recovery.pause_s().max(), 0.075, 1e-9);
   EXPECT_FALSE(recovery.has_recovery_s());
 }
 

@@ -89,7 +89,7 @@ TEST(MembershipPlannedTest, ALossBesideADepartureIsALoss) {
 TEST(MembershipPlannedTest, OneThatLeftAndThenFailsIsAFailure) {
   PsRun run(3, 1, Workers(Ps::SHRINK), Planned(kComesAndGoes));
   MemberEvent leaving;
-  leaving.mutable_leaving()->set_step(4);
+  leaving.mutable_departing()->set_step(4);
   run.Say({WORKER, 1}, leaving);
   run.Gone({WORKER, 1}, /*clean=*/false);
   run.Live(500);

@@ -61,7 +61,7 @@ class PsRun {
   void Depart(int worker, int64_t step) {
     const MemberId id = {WORKER, worker};
     MemberEvent event;
-    event.mutable_leaving()->set_step(step);
+    event.mutable_departing()->set_step(step);
     Say(id, event);
     Gone(id);
   }
