@@ -118,7 +118,7 @@ constexpr FieldRule kFieldRules[] = {
     Text("fault.target"),
     Text("fault.point"),
     Choice("fault.kind",
-           "KILL FREEZE RESTART CRASH_POINT DROP DUPLICATE CORRUPT DELAY NAN_GRADIENT"),
+           "KILL FREEZE RESTART CRASH_POINT DISK_FULL DROP DUPLICATE CORRUPT DELAY NAN_GRADIENT"),
     Text("fault.for"),
     Block("fault.message"),
     Range("fault.message.to", {0, kWorkersMax - 1}, "worker"),
