@@ -101,12 +101,14 @@ class FaultChecker {
       CheckRestart();
     }
     if (ChangesWorkers(fault_.kind())) CheckChange();
+    if (fault_.kind() == Fault::DISK_FULL) CheckDisk();
   }
 
  private:
   bool IsBuilt() const {
     return StrikesProcess(fault_.kind()) || StrikesMessage(fault_.kind()) ||
-           fault_.kind() == Fault::CRASH_POINT || ChangesWorkers(fault_.kind()) ||
+           fault_.kind() == Fault::CRASH_POINT || fault_.kind() == Fault::DISK_FULL ||
+           ChangesWorkers(fault_.kind()) ||
            fault_.kind() == Fault::NAN_GRADIENT;  // others are refused as a whole
   }
 
@@ -123,18 +125,24 @@ class FaultChecker {
           "\" is not built yet; built today: worker:i and server:i, as worker:0, and "
           "\"servers\" with kind RESTART");
     }
-    const bool of_server = StrikesProcess(fault_.kind()) || fault_.kind() == Fault::CRASH_POINT;
+    const bool of_server = StrikesProcess(fault_.kind()) || OfServersAlone();
     if (target.server() && !of_server) {
       return absl::StrCat("conflicts with kind ", kind_,
                           ": only workers have that; write worker:", target.index);
     }
-    if (!target.server() && fault_.kind() == Fault::CRASH_POINT) {
-      return "conflicts with kind CRASH_POINT: only servers have crash points; write server:0";
+    if (!target.server() && OfServersAlone()) {
+      return absl::StrCat("conflicts with kind ", kind_, ": only servers have ",
+                          fault_.kind() == Fault::DISK_FULL ? "snapshots" : "crash points",
+                          "; write server:0");
     }
     if (!target.server()) return NumberObjection(target, UsableWorkers(check_.experiment));
     const std::vector<int> servers = ServerCounts(check_.experiment);
     if (servers.empty()) return "no variant has a parameter server";
     return NumberObjection(target, servers);
+  }
+
+  bool OfServersAlone() const {
+    return fault_.kind() == Fault::CRASH_POINT || fault_.kind() == Fault::DISK_FULL;
   }
 
   void CheckPoint() const {
@@ -161,7 +169,8 @@ class FaultChecker {
   }
 
   void CheckFor() const {
-    const bool reads = fault_.kind() == Fault::FREEZE || fault_.kind() == Fault::DELAY;
+    const bool reads = fault_.kind() == Fault::FREEZE || fault_.kind() == Fault::DELAY ||
+                       fault_.kind() == Fault::DISK_FULL;
     if (reads && !fault_.has_for_()) {
       Missing("for", "for: \"500ms\"");
     } else if (reads && !DurationMs(fault_.for_()).has_value()) {
@@ -169,8 +178,8 @@ class FaultChecker {
                                 "\" is not a duration of at least 1 ms; write one as \"500ms\" or "
                                 "\"2s\""));
     } else if (!reads && fault_.has_for_()) {
-      Error("for",
-            absl::StrCat("conflicts with kind ", kind_, ": only FREEZE and DELAY last; remove it"));
+      Error("for", absl::StrCat("conflicts with kind ", kind_,
+                                ": only FREEZE, DELAY and DISK_FULL last; remove it"));
     }
   }
 
@@ -258,6 +267,16 @@ class FaultChecker {
             "worker:0 spreads the start values, so the run can't begin without it; "
             "write another worker, or let it LEAVE first");
     }
+  }
+
+  void CheckDisk() const {
+    const std::vector<Variant> variants(check_.experiment.variant().begin(),
+                                        check_.experiment.variant().end());
+    const bool any = std::any_of(variants.begin(), variants.end(), [](const Variant& variant) {
+      return variant.has_ps() && variant.ps().policy() == Ps::SNAPSHOT;
+    });
+    if (any) return;
+    Error("kind", "DISK_FULL strikes nobody: only ps with policy SNAPSHOT writes to a disk");
   }
 
   void Missing(const char* name, const char* example) const {

@@ -119,8 +119,10 @@ constexpr FieldRule kFieldRules[] = {
     NotBuilt("fault.at.time", "today a fault happens at a step"),
     Text("fault.target"),
     Text("fault.point"),
-    Choice("fault.kind",
-           "KILL FREEZE RESTART CRASH_POINT DROP DUPLICATE CORRUPT DELAY NAN_GRADIENT LEAVE JOIN"),
+    Choice(
+        "fault.kind",
+        "KILL FREEZE RESTART CRASH_POINT DISK_FULL DROP DUPLICATE CORRUPT DELAY NAN_GRADIENT LEAVE "
+        "JOIN"),
     Text("fault.for"),
     Block("fault.message"),
     Range("fault.message.to", {0, kWorkersMax - 1}, "worker"),

@@ -20,6 +20,7 @@
 #include "base/member/program.h"
 #include "base/member/signals.h"
 #include "base/status.h"
+#include "ps_server/service/disk_faults.h"
 #include "ps_server/service/ps_service.h"
 #include "ps_server/service/server_config.h"
 #include "ps_server/service/server_faults.h"
@@ -71,9 +72,9 @@ class Server {
   const Arguments arguments_;
   Abort* const abort_;
   const MonotonicClock clock_;
-  const std::unique_ptr<Files> files_ = MakeFiles();
+  DiskFaults files_{MakeFiles(), clock_};
   ServerRecord record_;
-  ServerFaults faults_;
+  ServerFaults faults_{&files_};
   // In this order: events of the service and of the storage go to the member.
   std::unique_ptr<Member> member_;
   std::unique_ptr<Storage> storage_;
@@ -149,7 +150,7 @@ absl::Status Server::Join() {
         StorageOptions{.folder = absl::StrCat(run.record_dir(), "/snapshots"),
                        .shards = config.servers,
                        .timeout_ms = config.limits.sync_timeout_ms},
-        files_.get(), clock_, SnapshotEvents(), Crash());
+        &files_, clock_, SnapshotEvents(), Crash());
   }
   return absl::OkStatus();
 }

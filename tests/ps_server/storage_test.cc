@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/sync.h"
+#include "ps_server/service/disk_faults.h"
 #include "ps_server/service/snapshots.h"
 #include "tests/support/status_matchers.h"
 
@@ -266,6 +267,21 @@ TEST_F(SnapshotTest, AFullDiskIsReportedAndTheNextCutIsWritten) {
   storage.Save(20, std::make_shared<const ShardState>(StateOf(0, 20)));
   EXPECT_EQ(events.Await(2)[1], "step-000000000020/shard-0-of-2");
   EXPECT_THAT(storage.Restore(0, 20), IsOk());
+}
+
+TEST_F(SnapshotTest, APlannedFaultFillsTheDiskForSoLong) {
+  ManualClock clock;
+  DiskFaults disk(MakeFiles(), clock);
+  const auto write = [&](int64_t step) {
+    return WriteSnapshot(Place(0, step), StateOf(0, step), &disk, nullptr, GoOn).status();
+  };
+  ASSERT_THAT(write(10), IsOk());
+  disk.FillUp(500);
+  EXPECT_THAT(write(20), StatusIs(StatusCode::kResourceExhausted, "planned fault DISK_FULL"));
+  EXPECT_THAT(FilesOf(0), ElementsAre("step-000000000010/shard-0-of-2"));
+  clock.AdvanceMs(500);
+  EXPECT_THAT(write(30), IsOk());
+  EXPECT_THAT(ReadSnapshot(Place(0, 10), &disk), IsOk());
 }
 
 // Whatever the disk does, nobody waits: of each shard the newest state waits, and the one that it

@@ -75,8 +75,8 @@ const std::map<std::string, std::set<std::string>> kAccepted = {
     {"fault.target", {"worker:3"}},
     {"fault.point", {"applied_not_replicated"}},
     {"fault.kind",
-     {"KILL", "FREEZE", "RESTART", "CRASH_POINT", "DROP", "DUPLICATE", "CORRUPT", "DELAY",
-      "NAN_GRADIENT", "LEAVE", "JOIN"}},
+     {"KILL", "FREEZE", "RESTART", "CRASH_POINT", "DISK_FULL", "DROP", "DUPLICATE", "CORRUPT",
+      "DELAY", "NAN_GRADIENT", "LEAVE", "JOIN"}},
     {"fault.for", {"500ms", "2s"}},
     {"fault.message.to", {"2"}},
     {"fault.message.nth", {"7"}},
@@ -171,7 +171,8 @@ class EveryField {
     if (path.rfind("model.", 0) == 0 && path.rfind("model.mlp", 0) != 0) set.push_back("model={}");
     if (path.rfind("data.", 0) == 0) set.push_back("data={}");
     if (path.rfind("fault[0].", 0) == 0) {
-      const bool server = path == "fault[0].point" || value == "CRASH_POINT";
+      const bool server =
+          path == "fault[0].point" || value == "CRASH_POINT" || value == "DISK_FULL";
       set.push_back(absl::StrCat("fault={ at { step: 5 } target: \"",
                                  server ? "server:0" : "worker:1", "\" ", FaultAround(path, value),
                                  " }"));
@@ -216,7 +217,7 @@ class EveryField {
   static std::string FaultAround(const std::string& path, const std::string& value) {
     const std::string field = path.substr(path.find('.') + 1);
     if (field == "kind") {
-      const bool lasts = value == "FREEZE" || value == "DELAY";
+      const bool lasts = value == "FREEZE" || value == "DELAY" || value == "DISK_FULL";
       const bool message = value == "DROP" || value == "DUPLICATE" || value == "CORRUPT";
       if (value == "CRASH_POINT") return "point: \"acknowledged\"";
       return absl::StrCat(lasts ? "for: \"1s\" " : "",

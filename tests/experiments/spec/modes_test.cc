@@ -184,6 +184,14 @@ const BadSpec kConflicts[] = {
      "workers: 4 fault { at { step: 5 } target: \"worker:0\" kind: SLOW }",
      {{5,
        {"fault[0].kind: SLOW is not built yet; built today: KILL, FREEZE, RESTART, CRASH_POINT"}}}},
+    {"FullDiskOfNoSnapshots",
+     "workers: 4",
+     "workers: 4\nfault { at { step: 5 } target: \"server:0\" kind: DISK_FULL }\n"
+     "fault { at { step: 5 } target: \"worker:0\" kind: DISK_FULL for: \"1s\" }",
+     {{6, {"fault[0].for is missing; add for: \"500ms\""}},
+      {6, {"fault[0].kind: DISK_FULL strikes nobody: only ps with policy SNAPSHOT"}},
+      {7, {"fault[1].target: conflicts with kind DISK_FULL: only servers have snapshots"}},
+      {7, {"fault[1].kind: DISK_FULL strikes nobody"}}}},
     {"FreezeForNoTime",
      "workers: 4",
      "workers: 4\nfault { at { step: 5 } target: \"worker:0\" kind: FREEZE }\n"
@@ -191,7 +199,7 @@ const BadSpec kConflicts[] = {
      "fault { at { step: 5 } target: \"worker:0\" kind: KILL for: \"1s\" }",
      {{6, {"fault[0].for is missing; add for: \"500ms\""}},
       {7, {"fault[1].for: \"soon\" is not a duration of at least 1 ms"}},
-      {8, {"fault[2].for: conflicts with kind KILL: only FREEZE and DELAY last"}}}},
+      {8, {"fault[2].for: conflicts with kind KILL: only FREEZE, DELAY and DISK_FULL last"}}}},
     {"MessageFaults",
      "workers: 4\nvariant { name: \"none\" none {} }\nvariant { name: \"ps\" ps { servers: 2 } }",
      "workers: 4\n"
