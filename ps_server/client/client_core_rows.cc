@@ -110,7 +110,7 @@ ClientFrame ClientCore::NextRows(size_t shard) {
   rows.due = rows.next < rows.end;
   header.mutable_rows()->set_last(!rows.due);
   if (!pushes) return {std::move(header), {}};
-  header.set_base(side.version);
+  header.set_base(round_min());
   Bytes payload;
   if (count > 0) {
     payload = rows.source->Gather(source_, 0, first * row, static_cast<int64_t>(count) * row);

@@ -1,6 +1,7 @@
 #include "ps_server/service/payload.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/numeric/convert.h"
@@ -56,7 +57,12 @@ Payload PayloadOf(const SharedParameters& values, const TableRows& table,
   std::string bytes(static_cast<size_t>(row_bytes) * rows.size(), '\0');
   char* to = bytes.data();
   for (const int64_t row : rows) {
-    Convert(Dtype::kF32, values->data() + table.OffsetOf(row), wire, to, table.row_elements);
+    const float* const from = values->data() + table.OffsetOf(row);
+    if (wire == Dtype::kF32) {
+      std::memcpy(to, from, static_cast<size_t>(row_bytes));
+    } else {
+      Convert(Dtype::kF32, from, wire, to, table.row_elements);
+    }
     to += row_bytes;
   }
   return PayloadOf(std::move(bytes));
