@@ -67,11 +67,13 @@ template <typename SourceList, typename TargetList>
 LOCKSTEP_INLINE bool AllAligned(const SourceList& sources, const TargetList& targets) {
   bool aligned = true;
   LOCKSTEP_UNROLL
-  for (int s = 0; s < sources.count(); ++s)
+  for (int s = 0; s < sources.count(); ++s) {
     aligned = aligned && IsAligned(At(sources, s), kPackBytes);
+  }
   LOCKSTEP_UNROLL
-  for (int t = 0; t < targets.count(); ++t)
+  for (int t = 0; t < targets.count(); ++t) {
     aligned = aligned && IsAligned(At(targets, t), kPackBytes);
+  }
   return aligned;  // null is
 }
 

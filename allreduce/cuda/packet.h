@@ -31,7 +31,7 @@ LOCKSTEP_INLINE Pack<T> LoadPack(Team* team, const std::byte* address, int eleme
   LOCKSTEP_UNROLL
   for (int e = 0; e < P::kElements; ++e) {
     if (e < elements) {
-      pack.element[e] = LoadAnywhere<T>(team, address + e * static_cast<int>(sizeof(T)));
+      pack.element[e] = LoadAnywhere<T>(team, address + e * static_cast<int64_t>(sizeof(T)));
     }
   }
   return pack;
@@ -46,7 +46,7 @@ LOCKSTEP_INLINE void StorePack(Team* team, std::byte* address, int elements, con
   LOCKSTEP_UNROLL
   for (int e = 0; e < P::kElements; ++e) {
     if (e < elements) {
-      StoreAnywhere(team, address + e * static_cast<int>(sizeof(T)), pack.element[e]);
+      StoreAnywhere(team, address + e * static_cast<int64_t>(sizeof(T)), pack.element[e]);
     }
   }
 }
@@ -59,7 +59,7 @@ class Packets {
         call_(call),
         block_(block),
         watch_(team, call, block),
-        half_((call.epoch & 1) * call.packet_words) {}
+        half_(call.epoch % 2 == 0 ? 0 : call.packet_words) {}
 
   LOCKSTEP_ANYWHERE void Send(int64_t pack, int words, const PackWords& data) const {
     for (int32_t i = 1; i < call_.world_size; ++i) {  // not all to one peer first
@@ -75,7 +75,7 @@ class Packets {
   // False: gave up.
   LOCKSTEP_ANYWHERE bool Receive(int32_t sender, int64_t pack, int words, PackWords* data) const {
     const uint64_t* const at =
-        block_.packets + sender * 2 * call_.packet_words + half_ + pack * kWordsPerPack;
+        block_.packets + int64_t{2} * sender * call_.packet_words + half_ + pack * kWordsPerPack;
     bool ready = true;
     LOCKSTEP_UNROLL
     for (int w = 0; w < kWordsPerPack; ++w) {

@@ -14,7 +14,7 @@ constexpr int64_t kBesideBytes = 64;
 constexpr int kPoison = 0xff;
 
 // PROD: factors that are mostly 1; AVG: the ranks' parts differ by multiples of their number.
-int64_t ValueOf(const CallSpec& call, int32_t rank, int64_t index, int32_t ranks) {
+int64_t ValueOf(const CallSpec& call, int64_t rank, int64_t index, int64_t ranks) {
   if (call.op == ReduceOp::kProd) return rank < 3 && (index + rank) % 3 == 0 ? 2 : 1;
   if (call.op == ReduceOp::kAvg) return index % 4 + ranks * (rank % 3 - 1);
   return (index * 7 + rank * 3) % 11 - 5;

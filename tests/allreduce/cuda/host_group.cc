@@ -37,8 +37,9 @@ struct Launch {
 
 // One block: its threads, the stream that its rank's blocks share, and what they leave.
 struct Running {
-  Running(const Block& block_in, int threads, std::barrier<>* stream_in)
-      : block(block_in), shared(threads), stream(*stream_in) {
+  Running(const Block& block_in, const HostOptions& options, std::barrier<>* stream_in)
+      : block(block_in), shared(options.threads_per_block, options.planted), stream(*stream_in) {
+    const int threads = options.threads_per_block;
     teams.reserve(static_cast<size_t>(threads));
     for (int t = 0; t < threads; ++t) teams.emplace_back(&shared, t);
   }
@@ -73,6 +74,15 @@ HostGroup::HostGroup(const KernelSpec& spec) : spec_(spec) {
   }
 }
 
+void HostGroup::PlantEndlessCredit() {
+  static constexpr uint64_t kEndless = uint64_t{1} << 40;
+  for (std::vector<Block>& blocks : blocks_) {
+    for (Block& block : blocks) {
+      for (Outgoing& outgoing : block.outgoing) outgoing.credit = &kEndless;
+    }
+  }
+}
+
 std::vector<BlockRecord> HostGroup::Run(const std::vector<HostCall>& calls,
                                         const HostOptions& options) {
   std::vector<Launch> launches;
@@ -86,6 +96,7 @@ std::vector<BlockRecord> HostGroup::Run(const std::vector<HostCall>& calls,
     launch.call.epoch = epoch_;
     launches.push_back(launch);
   }
+  if (options.planted == Planted::kNoCredit) PlantEndlessCredit();
   const int threads = options.threads_per_block;
   std::vector<std::unique_ptr<std::barrier<>>> streams;
   std::vector<std::unique_ptr<Running>> running;
@@ -95,7 +106,7 @@ std::vector<BlockRecord> HostGroup::Run(const std::vector<HostCall>& calls,
     const auto on_stream = static_cast<std::ptrdiff_t>(blocks.size()) * threads;
     streams.push_back(std::make_unique<std::barrier<>>(on_stream));
     for (const Block& block : blocks) {
-      running.push_back(std::make_unique<Running>(block, threads, streams.back().get()));
+      running.push_back(std::make_unique<Running>(block, options, streams.back().get()));
     }
   }
   std::vector<std::thread> all;

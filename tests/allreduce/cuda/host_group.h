@@ -19,10 +19,15 @@ struct HostCall {
   std::vector<std::byte*> outputs;
 };
 
+// Bugs that a thread sanitizer must find: no barrier before a flag is published, flags published
+// without release, senders that never wait for a free slot.
+enum class Planted : uint8_t { kNone, kNoBarrier, kRelaxedPublish, kNoCredit };
+
 struct HostOptions {
   int threads_per_block = 1;
   int64_t timeout_ms = 60'000;
   std::vector<int32_t> missing = {};  // ranks that do not come
+  Planted planted = Planted::kNone;
 };
 
 // What a block says of a run of calls.
@@ -44,6 +49,8 @@ class HostGroup {
   const KernelSpec& spec() const { return spec_; }
 
  private:
+  void PlantEndlessCredit();
+
   struct alignas(kLineBytes) Line {
     std::byte bytes[kLineBytes] = {};
   };

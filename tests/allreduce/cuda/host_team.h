@@ -13,13 +13,16 @@
 #include <vector>
 
 #include "allreduce/cuda/call.h"
+#include "tests/allreduce/cuda/host_group.h"
 
 namespace lockstep::gpu {
 
 // What the threads of a block share.
 struct HostBlock {
-  explicit HostBlock(int thread_count) : threads(thread_count), barrier(thread_count) {}
+  HostBlock(int thread_count, Planted planted_bug)
+      : threads(thread_count), planted(planted_bug), barrier(thread_count) {}
   const int threads;
+  const Planted planted;
   std::barrier<> barrier;
   std::array<std::atomic<bool>, 3> votes{};  // of this Any, the next and the one after it
 };
@@ -33,12 +36,12 @@ class HostTeam {
   int rank() const { return rank_; }
   int size() const { return block_.threads; }
   void Sync() {
-    if (block_.threads > 1) block_.barrier.arrive_and_wait();
+    if (block_.planted != Planted::kNoBarrier) Arrive();
   }
   bool Any(bool mine) {
     const size_t vote = any_++ % 3;
     if (mine) block_.votes[vote].store(true, std::memory_order_relaxed);
-    Sync();
+    Arrive();
     const bool any = block_.votes[vote].load(std::memory_order_relaxed);
     // Used again in two calls from now, which no thread begins before all have read it here.
     if (rank_ == 0) block_.votes[(vote + 2) % 3].store(false, std::memory_order_relaxed);
@@ -53,7 +56,8 @@ class HostTeam {
     return Ref(flag).load(std::memory_order_acquire);
   }
   void StoreRelease(uint64_t* flag, uint64_t value) {
-    Ref(flag).store(value, std::memory_order_release);
+    Ref(flag).store(value, block_.planted == Planted::kRelaxedPublish ? std::memory_order_relaxed
+                                                                      : std::memory_order_release);
   }
   bool Stopped(const uint64_t* stop) const { return LoadAcquire(stop) != 0; }
   void Stop(uint64_t* stop) { StoreRelease(stop, 1); }
@@ -96,6 +100,9 @@ class HostTeam {
   const std::vector<Noted>& notes() const { return notes_; }
 
  private:
+  void Arrive() {
+    if (block_.threads > 1) block_.barrier.arrive_and_wait();
+  }
   static std::atomic_ref<uint64_t> Ref(const uint64_t* word) {
     return std::atomic_ref<uint64_t>(*const_cast<uint64_t*>(word));  // C++20: none to a const one
   }

@@ -9,7 +9,7 @@ namespace {
 
 // PROD: few factors that are not 1, so that products fit into every dtype. AVG: all ranks' values
 // are congruent modulo the number of ranks, so that the mean is whole.
-int64_t ValueOf(const CallSpec& call, int32_t rank, int64_t index, int32_t ranks) {
+int64_t ValueOf(const CallSpec& call, int64_t rank, int64_t index, int64_t ranks) {
   const int64_t mixed = (index * 7 + rank * 3) % 11;
   if (call.op == ReduceOp::kProd) return rank < 3 && (index + rank) % 3 == 0 ? 2 : 1;
   if (call.op == ReduceOp::kAvg) return index % 4 + ranks * (rank % 3 - 1);
