@@ -16,7 +16,7 @@ namespace lockstep::gpu {
 // Sources and targets in registers: their number is a constant of the code.
 template <int kCount>
 struct Sources {
-  static constexpr int kAtOnce = kCount == 1 ? 4 : 2;  // packs under way: more would spill
+  static constexpr int kAtOnce = kCount == 1 ? 4 : kCount == 2 ? 2 : 1;  // packs under way
   const std::byte* at[kCount];
   LOCKSTEP_INLINE int count() const { return kCount; }
 };
@@ -201,7 +201,9 @@ LOCKSTEP_ANYWHERE void Carry(Team* team, const SourceList& sources, const Target
                              int64_t elements, int32_t divisor) {
   using T = typename F::Stored;
   constexpr int64_t kElements = Pack<T>::kElements;
-  constexpr int kGroup = SourceList::kAtOnce;
+  // Halves take twice the registers once they are widened, and more than there are would spill.
+  constexpr bool kWidened = kElements > 4 && SourceList::kAtOnce > 1;
+  constexpr int kGroup = kWidened ? SourceList::kAtOnce / 2 : SourceList::kAtOnce;
   const int64_t threads = team->size();
   const int64_t packs = AllAligned(sources, targets) ? elements / kElements : 0;
   const int64_t stride_bytes = threads * kPackBytes;

@@ -43,7 +43,7 @@ class Stopwatch {
   }
 
  private:
-  const cudaStream_t stream_;
+  cudaStream_t stream_;
   cudaEvent_t begin_ = nullptr;
   cudaEvent_t end_ = nullptr;
 };

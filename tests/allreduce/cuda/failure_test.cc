@@ -30,6 +30,7 @@ KernelSpec SpecOf(Kernel kernel) {
 
 std::vector<RankReport> ReportsOf(const std::vector<BlockRecord>& records) {
   std::vector<RankReport> reports;
+  reports.reserve(records.size());
   for (const BlockRecord& block : records) reports.push_back({block.rank, block.report});
   return reports;
 }

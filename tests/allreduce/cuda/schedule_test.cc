@@ -89,7 +89,7 @@ std::vector<BlockRecord> RunOnce(Kernel kernel, int32_t ranks, int64_t count) {
   return records;
 }
 
-constexpr int64_t kThreeTiles = 3 * 256;  // elements of a slot
+constexpr int64_t kThreeTiles = int64_t{3} * 256;  // elements of a slot
 constexpr int64_t kTiles = 3;
 
 TEST(RingKernelTest, MakesTheMovesOfItsSchedule) {
@@ -207,7 +207,7 @@ INSTANTIATE_TEST_SUITE_P(OneStep, OneStepKernelTest,
                          testing::Values(Kernel::kDirect, Kernel::kPull, Kernel::kPacket),
                          KernelName);
 
-// Adds as an AdditionTree says, one rounding for each "+".
+// Adds as an AdditionTree says, one rounding for each "+".  NOLINTBEGIN(misc-no-recursion)
 class TreeSum {
  public:
   TreeSum(std::string text, Dtype dtype, std::vector<const std::byte*> inputs, int64_t count)
@@ -242,6 +242,7 @@ class TreeSum {
   const int64_t count_;
   size_t at_ = 0;
 };
+// NOLINTEND(misc-no-recursion)
 
 // Values whose sums are rounded, so that another order would show.
 std::vector<float> RandomFloats(int64_t count, uint32_t seed) {
