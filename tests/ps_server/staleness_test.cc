@@ -19,8 +19,8 @@ class Shard {
                 *std::min_element(steps_.begin(), steps_.end()), now_ns);
   }
   Staleness Apply(int32_t worker, int64_t now_ns) {
-    ++steps_[static_cast<size_t>(worker)];
-    return meter_.Apply(worker, now_ns);
+    const int64_t step = ++steps_[static_cast<size_t>(worker)];
+    return meter_.Apply(worker, step, now_ns);
   }
   // As after a restart.
   void SaveAndRestore() {
