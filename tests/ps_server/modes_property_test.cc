@@ -194,12 +194,8 @@ class World {
       if (at_work && !makes_no_other) ++able;
     }
     const int64_t needed = std::min<int64_t>(rules_.k, able);
-    if (EndsRound(update)) {
-      EXPECT_EQ(fresh, needed);
-      return;
-    }
-    EXPECT_TRUE(rules_.apply_late);
-    EXPECT_EQ(update.ids.size(), 1U);
+    const bool alone = rules_.apply_late && update.ids.size() == 1;
+    EXPECT_TRUE(EndsRound(update) ? fresh == needed : alone) << fresh << " of " << needed;
   }
 
   void OnReply(const ShardReply& reply) {
