@@ -44,7 +44,7 @@ std::string BalanceHtml(const PageView& view) {
     if (row.result->balance().server_size() < 2) continue;
     rows += ServerRows(row, columns);
     notes += Note(
-        absl::StrCat(NameOf(*row.result), " is placed ", BalanceText(row.result->balance()), "."));
+        absl::StrCat(NameOf(*row.result), ", placed ", BalanceText(row.result->balance()), "."));
     most = std::max(most, row.result->balance().max_over_mean());
   }
   if (rows.empty()) return "";
