@@ -76,9 +76,9 @@ absl::StatusOr<std::unique_ptr<StepLoop>> StepLoop::Create(const Start& start, L
       new StepLoop(start, std::move(context), std::move(source), std::move(records)));
   loop->RecordStarted(start.run().experiment());
   if (start.epoch() > kFirstEpoch) {
-    ASSIGN_OR_RETURN(const std::vector<Record> before,
-                     ReadMember(start.run().record_dir(), loop->context_.started.role(),
-                                loop->context_.index));
+    ASSIGN_OR_RETURN(
+        const std::vector<Record> before,
+        ReadMember(start.run().record_dir(), loop->context_.started.role(), loop->context_.index));
     loop->plan_.SkipStruck(before);
   }
   // Without the broadcast each worker is to start from values of its own.

@@ -10,22 +10,12 @@ namespace {
 
 constexpr int32_t kTrees = 2;
 
-// Position and rank are each other's image: a mirror for even n, where the last position is inner
-// and so must not stay in place under a shift.
-TreePlace PlaceInB(int32_t rank, int32_t n) {
-  if (n % 2 != 0) return PlaceBelow(TreeForm::kHalves, 1, rank, n);
-  TreePlace place = PlaceIn(TreeForm::kHalves, n - 1 - rank, n);
-  if (place.parent != kNone) place.parent = n - 1 - place.parent;
-  for (int32_t& child : place.children) child = n - 1 - child;
-  return place;
-}
-
 }  // namespace
 
 std::vector<Lane> DoubleTreeLanes(const DoubleTreeSpec& spec, int32_t rank) {
   CHECK(rank >= 0 && rank < spec.world_size) << "rank " << rank << " of " << spec.world_size;
-  const TreePlace a = PlaceIn(TreeForm::kHalves, rank, spec.world_size);
-  const TreePlace b = PlaceInB(rank, spec.world_size);
+  const TreePlace a = PlaceInPair(0, rank, spec.world_size);
+  const TreePlace b = PlaceInPair(1, rank, spec.world_size);
   std::vector<TreePart> trees;
   trees.reserve(static_cast<size_t>(kTrees) * static_cast<size_t>(spec.channels));
   for (int32_t channel = 0; channel < kTrees * spec.channels; ++channel) {

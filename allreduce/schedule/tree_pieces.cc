@@ -65,6 +65,15 @@ TreePlace PlaceBelow(TreeForm form, int32_t root, int32_t rank, int32_t n) {
   return place;
 }
 
+TreePlace PlaceInPair(int32_t tree, int32_t rank, int32_t n) {
+  if (tree == 0) return PlaceIn(TreeForm::kHalves, rank, n);
+  if (n % 2 != 0) return PlaceBelow(TreeForm::kHalves, 1, rank, n);
+  TreePlace place = PlaceIn(TreeForm::kHalves, n - 1 - rank, n);
+  if (place.parent != kNone) place.parent = n - 1 - place.parent;
+  for (int32_t& child : place.children) child = n - 1 - child;
+  return place;
+}
+
 void AddUpMoves(const TreePlace& place, int32_t chunk, std::vector<Move>* moves) {
   if (place.children.empty() && place.parent != kNone) {
     moves->push_back({.send_to = place.parent, .in = chunk});

@@ -29,6 +29,11 @@ TreePlace PlaceIn(TreeForm form, int32_t position, int32_t n);
 // ranks in 0..n-1.
 TreePlace PlaceBelow(TreeForm form, int32_t root, int32_t rank, int32_t n);
 
+// Where a rank hangs in tree 0 and in tree 1 of a double tree: tree 1 is tree 0 seen from the other
+// end for even n, where the last position is inner and so must not stay in place under a shift;
+// shifted by one rank for odd n. REQUIRES: 0 <= rank < n.
+TreePlace PlaceInPair(int32_t tree, int32_t rank, int32_t n);
+
 // Adds the children's sums to mine and sends it up; what leaves for the parent is not kept here.
 void AddUpMoves(const TreePlace& place, int32_t chunk, std::vector<Move>* moves);
 // Keeps the parent's result and hands it to the children.

@@ -12,9 +12,8 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/numeric/anywhere.h"
 #include "base/numeric/isa.h"
-
-#define LOCKSTEP_INLINE [[gnu::always_inline]] inline
 
 namespace lockstep::numeric {
 

@@ -63,7 +63,7 @@ class MemberMerger {
     } else if (member_.ended->code() != 0) {
       Problem(absl::StrCat("ended with an error in step ", member_.ended->step(), ": ",
                            member_.ended->message()));
-    } else if (member_.applied.empty() && last_step_ != config_.experiment().train().steps()) {
+    } else if (MakesSteps() && last_step_ != config_.experiment().train().steps()) {
       Problem(absl::StrCat("ended after step ", last_step_, " of ",
                            config_.experiment().train().steps()));
     }
@@ -126,6 +126,12 @@ class MemberMerger {
     }
   }
 
+  // A parameter server that has taken another's place may head no shard, and then applies nothing.
+  bool MakesSteps() const {
+    const bool replaced_server = role_ == "server" && config_.variant().has_ps() && started_ > 1;
+    return member_.applied.empty() && !replaced_server;
+  }
+
   // A rebuilt group goes on after `rebuilt.step()`: what this member did beyond is undone, what it
   // lacks came from a peer.
   void Resume(const Rebuilt& rebuilt, int64_t time_ns) {
@@ -159,8 +165,10 @@ class MemberMerger {
   void Recover(const Recovered& recovered) {
     member_.recoveries.push_back(recovered);
     if (config_.variant().ps().policy() != Ps::SNAPSHOT) return;
-    std::vector<Applied>& applied = member_.applied;
-    while (!applied.empty() && applied.back().version() > recovered.version()) applied.pop_back();
+    // Anywhere: an update is written once its reply is sent, and replies overtake each other.
+    std::erase_if(member_.applied, [&recovered](const Applied& applied) {
+      return applied.version() > recovered.version();
+    });
   }
 
   void DropProbesFrom(int64_t step) {

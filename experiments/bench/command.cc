@@ -36,6 +36,9 @@ constexpr char kExamples[] =
     "Exit codes: 0 success, 1 a result was wrong, 2 bad usage, 3 a rank was lost or did not "
     "answer,\n4 the environment lacks something, 5 internal error, 130/143 interrupted.\n";
 
+constexpr char kCongestionHelp[] =
+    "TCP congestion control of all, in a network namespace; default: the system's";
+
 constexpr char kPsHelp[] =
     "Parameter servers without training: null steps (push and pull, with the servers' fold) over "
     "workers and servers,\nbeside what bare gRPC streams and TCP sockets carry in the same run, "
@@ -131,9 +134,7 @@ void BenchCommand::AddAllReduce() {
   all_reduce->add_option("--channels", a.channels, "connections a pair of our ranks has");
   all_reduce->add_option("--servers", a.servers, "ranks beside the others, of ps_exchange");
   all_reduce->add_option("--timeout-ms", a.timeout_ms, "of one operation");
-  all_reduce->add_option("--congestion", a.congestion,
-                         "TCP congestion control of all, in a network namespace; default: the "
-                         "system's");
+  all_reduce->add_option("--congestion", a.congestion, kCongestionHelp);
   all_reduce->add_option("--csv", a.csv, "file for the rows");
   all_reduce->add_flag("--json", a.json, "print JSON (lockstep.bench/1) instead of the table");
   all_reduce->add_flag("--quick", a.quick, "less of everything: done within a minute");
@@ -151,6 +152,7 @@ void BenchCommand::AddPs() {
   ps_->add_option("--row-floats", a.row_floats, "of a row, a divisor of 1024");
   ps_->add_option("--rounds", a.rounds, "turns of each contestant");
   ps_->add_option("--timeout-ms", a.timeout_ms, "of one step");
+  ps_->add_option("--congestion", a.congestion, kCongestionHelp);
   ps_->add_flag("--json", a.json, "print JSON (lockstep.bench/1) instead of the table");
   ps_->add_flag("--quick", a.quick, "less of everything: done within half a minute");
 }
@@ -162,6 +164,10 @@ int BenchCommand::Run(const std::string& command_line, const std::string& progra
 int BenchCommand::RunPs(const std::string& command_line, const std::string& program_dir) const {
   const absl::StatusOr<PsBenchOptions> options = ReadPsOptions(ps_arguments_);
   if (!options.ok()) return Fail(options.status(), 0);
+  if (!ps_arguments_.congestion.empty()) {
+    const absl::Status status = UseCongestionControl(ps_arguments_.congestion);
+    if (!status.ok()) return Fail(status, 0);
+  }
   BenchRun run;
   absl::StatusOr<PsBenchFile> file = RunPsBench(*options, program_dir, run.clock(), run.abort(),
                                                 [&](const std::string& line) { run.Say(line); });

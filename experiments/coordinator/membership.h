@@ -104,7 +104,7 @@ class Membership {
 
   // In membership_planned.cc.
   void OnDeparting(Members::iterator member, const Departing& departing, int64_t now_ns,
-                 std::vector<Effect>* effects);
+                   std::vector<Effect>* effects);
   // It goes, and that is no failure.
   void Release(Members::iterator member, const std::string& what, int64_t now_ns,
                std::vector<Effect>* effects);

@@ -15,7 +15,7 @@ std::vector<MemberId> Membership::Awaited() const {
 }
 
 void Membership::OnDeparting(Members::iterator member, const Departing& departing, int64_t now_ns,
-                           std::vector<Effect>* effects) {
+                             std::vector<Effect>* effects) {
   // Otherwise the run is about to stop, for this one too.
   if (!Rebuilds(member->first.role)) return;
   member->second.step = departing.step();

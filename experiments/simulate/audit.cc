@@ -301,14 +301,19 @@ void SimAudit::OnTold(int32_t worker, int64_t server_process, const PsFrame& hea
   // With staleness 0 a step has one version. Whoever takes up the step before its last one gets the
   // newest, as nobody keeps two; then it makes its last step again and is given that one's. These
   // versions go back, and are no answers to any push; that they hold the bound and its own step is
-  // checked above. In the other modes a reading to go on from counts as one of step 0: it may not
-  // go back, but in K_OF_N it does not say what became of a push before the last.
+  // checked above. In the other modes a reading to go on from counts as one of step 0, and so does
+  // K_OF_N's answer to a step that is made again after a rewind, where this shard is further: it
+  // may not go back, but it does not say what became of a push before the last.
   const bool goes_back =
       options_.rules.mode == PsMode::kBounded && options_.rules.staleness == 0 && !answer;
   if (goes_back) return;
+  const WorkerMark& newest =
+      seen_[{server_process, header.shard()}].marks[static_cast<size_t>(worker)];
+  const bool says =
+      answer && (options_.rules.mode != PsMode::kKOfN || header.step() == newest.last_step);
   told_[header.shard()].push_back({static_cast<int32_t>(server_process), header.epoch(), worker,
-                                   answer ? header.step() : 0, header.version(), least,
-                                   header.rejected()});
+                                   says ? header.step() : 0, header.version(), least,
+                                   says && header.rejected()});
 }
 
 // Who is left out, or not replaced before the others were through, does not make all steps.

@@ -190,7 +190,8 @@ class World {
     for (size_t w = 0; w < workers_.size(); ++w) {
       const auto worker = static_cast<int32_t>(w);
       const bool makes_no_other = late(worker) && LastOf(worker) + 1 == kSteps;
-      if (present_[w] && LastOf(worker) < kSteps && !makes_no_other) ++able;
+      const bool at_work = present_[w] && LastOf(worker) < kSteps && !shard_.shard().redoes(worker);
+      if (at_work && !makes_no_other) ++able;
     }
     const int64_t needed = std::min<int64_t>(rules_.k, able);
     if (EndsRound(update)) {

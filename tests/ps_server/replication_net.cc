@@ -240,6 +240,12 @@ void ReplicationNet::OnOutput(const Server& server, CopyOutput* output, bool of_
     if (options_.bug == Bug::kNone) Broken(refusal.status.ToString());
   }
   if (output->update.has_value()) {
+    const ShardUpdate& update = *output->update;
+    const bool alone = update.late.size() == update.ids.size();
+    for (const UpdateId& id : update.ids) {
+      if (copy.place().head && alone) late_.emplace(id.worker, id.step);
+      if (copy.place().head && !alone) late_.erase({id.worker, id.step});
+    }
     ledger_.Applied(server->server, copy.place().epoch, 0, output->update->version,
                     output->update->ids, ContentOf(*copy.shard().parameters()));
   }

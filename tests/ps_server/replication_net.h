@@ -14,7 +14,9 @@
 #include <optional>
 #include <queue>
 #include <random>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ps_server/core/ledger.h"
@@ -96,7 +98,7 @@ class ReplicationNet {
     int64_t life = 0;  // of its present streams; older replies are not for it
     int64_t epoch = 0;
     int64_t finished = -1;
-    int64_t version = 0;
+    int64_t round = 0;
     std::vector<float> parameters;
     int64_t last_send = 0;
   };
@@ -172,6 +174,7 @@ class ReplicationNet {
   int64_t caught_up_ = 0;
   int64_t broke_ = 0;
   int64_t rejected_ = 0;
+  std::set<std::pair<int32_t, int64_t>> late_;  // worker, step: applied alone, late
   std::map<CrashPoint, int> deaths_;
 };
 

@@ -74,7 +74,7 @@ void ReplicationNet::OnReply(int32_t w, int64_t life, const ShardReply& reply) {
   if (reply.step == worker.finished) return;
   if (reply.rejected) ++rejected_;
   worker.finished = reply.step;
-  worker.version = reply.version;
+  worker.round = reply.round;
   worker.parameters = *reply.parameters;
   if (reply.step < options_.steps) SendPush(w, reply.step + 1);
 }
@@ -107,7 +107,7 @@ void ReplicationNet::SendPush(int32_t w, int64_t step) {
   for (const auto& [begin, end] : {std::pair{int64_t{0}, cut}, std::pair{cut, kCount}}) {
     for (int times = 0; times < (twice ? 2 : 1); ++times) {
       const bool again = times > 0;
-      ToHead(w, [=, this, base = worker.version, begin = begin, end = end](const Server& head) {
+      ToHead(w, [=, this, base = worker.round, begin = begin, end = end](const Server& head) {
         UpdateId as = id;
         if (again && options_.bug == Bug::kCountRequests) {
           as.worker = (id.worker + 1) % options_.workers;
@@ -178,7 +178,12 @@ void ReplicationNet::ExpectContents() {
       pushes.push_back(GradientsOf(id.worker, id.step, parameters));
     }
     OptimizerOptions optimizer = options_.rules.optimizer;
-    if (optimizer.divisor != 1) optimizer.divisor = static_cast<float>(pushes.size());
+    const UpdateId& first = updates[at].front();
+    const bool alone = late_.contains({first.worker, first.step});
+    if (optimizer.divisor != 1) {
+      optimizer.divisor =
+          alone ? static_cast<float>(options_.rules.k) : static_cast<float>(pushes.size());
+    }
     ReferenceStep(RankOrderSum(pushes), optimizer, &state, &parameters);
     ledger_.Expect(0, static_cast<int64_t>(at) + 1, ContentOf(parameters));
   }

@@ -85,11 +85,10 @@ INSTANTIATE_TEST_SUITE_P(Servers, StoppedWayTest, testing::Values("ps_sync", "ps
 // than processes they even get its share of the machine, so only the lower side is bounded.
 TEST(FailureTableTest, AnAsynchronousWayKeepsTheOthersRate) {
   const TemporaryDir dir;
-  const CommandResult result =
-      RunCommand(FaultsCommandLine(dir, {"failures", "--only", "ps_async_shrink", "--set",
-                                         "workers=3", "--set", "train.steps=1500", "--step", "600",
-                                         "--json"}),
-                 200);
+  const CommandResult result = RunCommand(
+      FaultsCommandLine(dir, {"failures", "--only", "ps_async_shrink", "--set", "workers=3",
+                              "--set", "train.steps=1500", "--step", "600", "--json"}),
+      200);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const FailureFile file = Table(result);
   ASSERT_EQ(file.rows_size(), 6);

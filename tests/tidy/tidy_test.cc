@@ -31,6 +31,7 @@ const std::vector<Arrow>& Arrows() {
        {"base", "base/numeric", "allreduce", "allreduce/schedule", "allreduce/transport",
         "allreduce/host"}},
       {"allreduce/schedule", {"base", "allreduce/schedule"}},
+      {"allreduce/cuda", {"base/numeric", "allreduce/schedule", "allreduce/cuda"}},
       {"allreduce/transport", {"base", "allreduce/transport"}},
       {"allreduce/host",
        {"base", "base/numeric", "allreduce/schedule", "allreduce/transport", "allreduce/host"}},
@@ -99,7 +100,7 @@ std::vector<SourceFile> Sources() {
       const std::string path = entry.path().string();
       const std::string extension = entry.path().extension().string();
       if (path.find("node_modules") != std::string::npos) continue;
-      if (extension == ".h" || extension == ".cc" || extension == ".proto")
+      if (extension == ".h" || extension == ".cc" || extension == ".cu" || extension == ".proto")
         files.push_back(ReadSource(entry.path()));
     }
   }
@@ -137,6 +138,7 @@ TEST(TidyTest, ArrowRulesRefuseWhatTheyShould) {
   EXPECT_TRUE(forbidden("allreduce/schedule/ring.cc", "allreduce/transport/link.h"));
   EXPECT_TRUE(forbidden("allreduce/host/executor.cc", "proto/record.pb.h"));
   EXPECT_TRUE(forbidden("ps_server/client/client.cc", "ps_server/service/service.h"));
+  EXPECT_TRUE(forbidden("allreduce/cuda/ring.h", "allreduce/host/executor.h"));
   EXPECT_TRUE(forbidden("worker/main.cc", "experiments/spec/spec.h"));
   EXPECT_TRUE(forbidden("worker/sync/ps.cc", "ps_server/core/shard.h"));
   EXPECT_TRUE(forbidden("experiments/cli/main.cc", "tests/support/status_matchers.h"));
@@ -160,10 +162,24 @@ TEST(TidyTest, FilesAreShortLinesFitAndHeadersExplainThemselves) {
     }
     const std::string name = fs::path(file.path).filename().string();
     const bool explained = !file.lines.empty() && file.lines[0].rfind("// " + name + ": ", 0) == 0;
-    if (name.find(".cc") == std::string::npos && !explained)
+    const bool has_own_header = name.find(".c") != std::string::npos;  // .cc, .cu
+    if (!has_own_header && !explained)
       complaints.push_back(file.path + ": no header comment");
   }
   EXPECT_THAT(complaints, testing::IsEmpty());
+}
+
+// They build where there is no Abseil.
+TEST(TidyTest, KernelsAndTheirCheckStandAlone) {
+  std::vector<std::string> found;
+  for (const SourceFile& file : Sources()) {
+    const std::string folder = file.folder();
+    if (folder != "allreduce/cuda" && folder != "experiments/gpu_check") continue;
+    for (const std::string& line : file.lines) {
+      if (line.rfind("#include \"absl/", 0) == 0) found.push_back(file.path + ": " + line);
+    }
+  }
+  EXPECT_THAT(found, testing::IsEmpty());
 }
 
 TEST(TidyTest, NothingIsLeftUnfinished) {

@@ -26,6 +26,7 @@ struct PsBenchArguments {
   int row_floats = 64;
   int rounds = 7;
   int64_t timeout_ms = 30'000;
+  std::string congestion = {};  // empty: the system's
   bool json = false;
   bool quick = false;
 };

@@ -186,6 +186,44 @@ TEST(Recovery, WhatASnapshotTookBackIsLeftOutAndCounted) {
   EXPECT_EQ(Result({run}).recovery().lost_versions(), 1);
 }
 
+// An update was counted twice: the record has it before an older one, whose reply was sent later.
+TEST(Recovery, WhatASnapshotTookBackIsLeftOutWhereverItWasWritten) {
+  Files files = synthetic::FilesOf(kServers);
+  for (int index = 0; index < 2; ++index) {
+    std::vector<Record>& records = files[{"server", index}];
+    auto newest = std::find_if(records.begin(), records.end(), [](const Record& one) {
+      return one.has_applied() && one.applied().version() == kRestart;
+    });
+    Record undone;
+    undone.mutable_applied()->set_step(kRestart + 1);
+    undone.mutable_applied()->set_version(kRestart + 1);
+    newest = records.insert(newest, undone);
+    records.insert(std::next(newest, 2), RecoveredRecord(kRestart, 1));
+  }
+  for (int rank = 0; rank < 4; ++rank) {
+    InsertAfterRestart(RebuiltAt(125, 200), &files[{"worker", rank}]);
+  }
+  RunConfig config = synthetic::Config(kServers);
+  config.mutable_variant()->mutable_ps()->set_policy(Ps::SNAPSHOT);
+  const RunRecord run = MergeRun(config, synthetic::ReaderOf(files));
+  EXPECT_EQ(run.servers[0].applied.size(), 20u);
+  EXPECT_EQ(run.servers[1].applied.size(), 20u);
+}
+
+// Such a run was called incomplete: the server died before its first update.
+TEST(Recovery, AReplacementMayHeadNoShard) {
+  const RunRecord run = RunWith(kServers, [](Files* files) {
+    std::vector<Record>& records = (*files)[{"server", 1}];
+    std::erase_if(records, [](const Record& one) { return one.has_applied(); });
+    const Record started = records.front();
+    records.insert(std::next(records.begin()), started);
+    for (int rank = 0; rank < 4; ++rank) {
+      InsertAfterRestart(RebuiltAt(125, 200), &(*files)[{"worker", rank}]);
+    }
+  });
+  EXPECT_TRUE(run.complete) << testing::PrintToString(run.problems);
+}
+
 TEST(Pushes, AreCountedAWorker) {
   RunRecord run = synthetic::Run(kServers);
   run.config.mutable_variant()->mutable_ps()->set_mode(Ps::K_OF_N);

@@ -102,6 +102,28 @@ TEST(BenchRunTest, EveryContestantIsRightAndTheJsonSaysSo) {
   EXPECT_TRUE(std::filesystem::exists(csv));
 }
 
+// Libraries that cannot be told have it all the same: the route carries it.
+TEST(BenchRunTest, CongestionControlIsThatAskedForInEveryRow) {
+  const CommandResult result =
+      RunCommand(BenchCommand({"--sizes", "4", "--ranks", "2", "--rounds", "1", "--links", "tcp",
+                               "--algorithms", "ring", "--congestion", "reno", "--json"}),
+                 60);
+  if (result.exit_code == 4) GTEST_SKIP() << result.err;
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto file = BenchFromJson(result.out);
+  ASSERT_THAT(file, IsOk());
+  EXPECT_GT(file->rows_size(), 0);
+  for (const BenchRow& row : file->rows()) {
+    EXPECT_EQ(row.congestion_control(), "reno") << row.DebugString();
+  }
+}
+
+TEST(BenchRunTest, AnUnknownCongestionControlIsRefusedWithTheKnownOnes) {
+  const CommandResult result = RunCommand(BenchCommand({"--congestion", "carrier_pigeon"}), 10);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("'carrier_pigeon' is none of "));
+}
+
 TEST(BenchRunTest, R66TheWaysAsRowsOfOneTable) {
   const CommandResult result =
       RunCommand(BenchCommand({"--sizes", "64KiB", "--ranks", "3", "--rounds", "1", "--links",

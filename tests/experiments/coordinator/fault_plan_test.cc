@@ -45,6 +45,15 @@ class FaultPlanTest : public testing::Test {
   Experiment experiment_;
 };
 
+TEST_F(FaultPlanTest, TheNextOfAKindIsTheOneOfTheLeastStepThatHasNotStruck) {
+  FaultPlan plan = Plan();
+  EXPECT_FALSE(plan.TakeNext(IsJoin).has_value());
+  ASSERT_TRUE(plan.TakeNext(StrikesMessage).has_value());
+  EXPECT_FALSE(plan.TakeNext(StrikesMessage).has_value());
+  EXPECT_EQ(plan.TakeNext(StrikesProcess)->index, 0);
+  EXPECT_EQ(plan.TakeNext(StrikesProcess)->index, 2);
+}
+
 TEST_F(FaultPlanTest, EachIsDueOnceAtItsPoint) {
   FaultPlan plan = Plan();
   EXPECT_THAT(plan.Due(6, StrikesProcess), IsEmpty());

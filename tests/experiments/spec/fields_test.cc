@@ -176,8 +176,10 @@ class EveryField {
       set.push_back(absl::StrCat("fault={ at { step: 5 } target: \"",
                                  server ? "server:0" : "worker:1", "\" ", FaultAround(path, value),
                                  " }"));
-      set.push_back(server ? "variant={ name: \"v\" ps { policy: SNAPSHOT } }"
-                           : "variant={ name: \"v\" all_reduce { on_loss: REPLACE } }");
+      const bool changes = value == "LEAVE" || value == "JOIN";
+      set.push_back(server    ? "variant={ name: \"v\" ps { policy: SNAPSHOT } }"
+                    : changes ? "variant={ name: \"v\" ps { on_worker_loss: SHRINK } }"
+                              : "variant={ name: \"v\" all_reduce { on_loss: REPLACE } }");
     }
     if (path == "wire_dtype") set.push_back("variant={ name: \"v\" all_reduce {} }");
     if (path.rfind("variant[0].ps.", 0) == 0) {

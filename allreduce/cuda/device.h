@@ -1,0 +1,57 @@
+// device.h: what GPUs are here, and every reason why they can't be used, each with its own words. A
+// program with the CUDA runtime in it starts without a driver too. Plain structs; no Abseil, so
+// that this folder builds alone.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::gpu {
+
+enum class Refused : uint8_t {
+  kNot = 0,        // goes on
+  kNoDriver,       // no NVIDIA driver on this machine
+  kDriverTooOld,   // older than the runtime in this program
+  kNoDevice,       // a driver, but no GPU, or fewer than asked for
+  kTooManyBlocks,  // the device can't hold all of them at once
+  kNoPeerAccess,   // two devices can't reach each other's memory
+  kInvalid,        // what was asked for is wrong
+  kRankFailed,     // a collective ended without a result
+  kDevice,         // the runtime reports an error
+};
+
+struct Answer {
+  Refused why = Refused::kNot;
+  std::string message;
+  bool ok() const { return why == Refused::kNot; }
+};
+
+// As the runtime gives them: versions are 1000 * major + 10 * minor, `error` that of counting.
+struct DriverState {
+  int driver = 0;
+  int runtime = 0;
+  int error = 0;
+  int devices = 0;
+};
+// Are there `needed` devices? Pure.
+Answer Judge(const DriverState& state, int needed);
+
+DriverState ReadDriverState();
+inline Answer CheckDevices(int needed) { return Judge(ReadDriverState(), needed); }
+
+struct DeviceInfo {
+  std::string name;
+  int major = 0;  // compute capability
+  int minor = 0;
+  int multiprocessors = 0;
+  int64_t memory_bytes = 0;
+  int64_t l2_bytes = 0;
+};
+// REQUIRES: CheckDevices(index + 1).
+DeviceInfo DescribeDevice(int index);
+
+// "ok()", or the runtime's words for an error of `operation`.
+Answer FromRuntime(int error, const std::string& operation);
+
+}  // namespace lockstep::gpu
