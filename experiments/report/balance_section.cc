@@ -52,8 +52,8 @@ std::string BalanceHtml(const PageView& view) {
       SectionOpen("balance",
                   most > kBalancedMax ? "One server holds more than its part of the model"
                                       : "Every server holds an equal part of the model",
-                  absl::StrCat("Bytes of one worker’s gradients that a server holds, and all that "
-                               "it counted in a step.",
+                  absl::StrCat("Bytes of one worker’s gradients that a server holds, and all "
+                               "that it counted in a step.",
                                SizeText(view))),
       TableOpen("servers", "balance-title", columns), rows, TableClose(), notes, "</section>\n");
 }
