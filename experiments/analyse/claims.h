@@ -54,7 +54,7 @@ std::string BoundClaim(const Evidence& evidence);
 // "first3 dropped 12 % of the pushes, most of worker 2"
 std::string RejectedClaim(const Evidence& evidence);
 
-// "ps places its tensors in turn: servers hold ...", where one holds over 1.1 times the mean
+// "ps, placed in turn: servers hold ...", where one holds over 1.1 times the mean
 std::string BalanceClaim(const Evidence& evidence);
 
 // The claims that hold on any host, most telling first; at least one.

@@ -73,7 +73,7 @@ std::string BalanceClaim(const Evidence& evidence) {
   std::vector<std::string> parts;
   for (const VariantResult& variant : evidence.run.runs()) {
     if (variant.balance().max_over_mean() <= kBalancedMax) continue;
-    parts.push_back(absl::StrCat(variant.id(), " is placed ", BalanceText(variant.balance())));
+    parts.push_back(absl::StrCat(variant.id(), ", placed ", BalanceText(variant.balance())));
   }
   return absl::StrJoin(parts, "; ");
 }

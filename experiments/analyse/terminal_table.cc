@@ -213,7 +213,7 @@ std::string StalenessNote(const VariantResult& variant) {
 // Where there is something to spread.
 std::string BalanceNote(const VariantResult& variant) {
   if (variant.balance().server_size() < 2) return "";
-  return absl::StrCat(variant.id(), " is placed ", BalanceText(variant.balance()));
+  return absl::StrCat(variant.id(), ", placed ", BalanceText(variant.balance()));
 }
 
 }  // namespace

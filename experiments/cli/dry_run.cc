@@ -98,7 +98,7 @@ std::string Warnings(const std::vector<Row>& rows) {
   std::string text;
   for (const Row& row : rows) {
     if (row.balance.max_over_mean() <= kBalancedMax) continue;
-    absl::StrAppend(&text, "Warning: ", row.id, " is placed ", BalanceText(row.balance),
+    absl::StrAppend(&text, "Warning: ", row.id, ", placed ", BalanceText(row.balance),
                     "; placement SPLIT would spread them evenly.\n");
   }
   return text.empty() ? "" : absl::StrCat("\n", text);

@@ -44,7 +44,7 @@ std::string BalanceHtml(const PageView& view) {
     if (row.result->balance().server_size() < 2) continue;
     rows += ServerRows(row, columns);
     notes += Note(
-        absl::StrCat(NameOf(*row.result), " is placed ", BalanceText(row.result->balance()), "."));
+        absl::StrCat(NameOf(*row.result), ", placed ", BalanceText(row.result->balance()), "."));
     most = std::max(most, row.result->balance().max_over_mean());
   }
   if (rows.empty()) return "";
@@ -52,8 +52,8 @@ std::string BalanceHtml(const PageView& view) {
       SectionOpen("balance",
                   most > kBalancedMax ? "One server holds more than its part of the model"
                                       : "Every server holds an equal part of the model",
-                  absl::StrCat("Bytes of one worker’s gradients that a server holds, and all that "
-                               "it counted in a step.",
+                  absl::StrCat("Bytes of one worker’s gradients that a server holds, and all "
+                               "that it counted in a step.",
                                SizeText(view))),
       TableOpen("servers", "balance-title", columns), rows, TableClose(), notes, "</section>\n");
 }

@@ -72,7 +72,8 @@ void Exchange::Received(int64_t stream, std::span<const Bytes> slices) {
     Refuse(stream, status);
   }
   // Booked only now, when it is known whether the frame was taken: a refused one may name any step.
-  if (state.closing) return books_.BookOutside(received);
+  // What a successor sent may be no frame at all: its stream is given up, not refused.
+  if (state.closing || !frame.ok()) return books_.BookOutside(received);
   if (to_successor) {
     books_.BookReplication(frame->header.shard(), frame->header.version(), received);
   } else {

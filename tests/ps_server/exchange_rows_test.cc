@@ -43,6 +43,12 @@ class ExchangeRowsTest : public ExchangeTest {
     frame.set_payload(values.data(), values.size() * 4);
     return frame;
   }
+  // As a worker does: the payload is the last field.
+  void SendRows(int64_t stream, PsFrame frame) {
+    const std::string payload = std::move(*frame.mutable_payload());
+    frame.clear_payload();
+    SendBytes(stream, EncodeHeader(frame, static_cast<int64_t>(payload.size())) + payload);
+  }
   std::vector<float> ReplyOn(int64_t stream) {
     const std::vector<Outgoing> out = Out(stream);
     if (out.size() != 1 || out[0].header.kind() != PARAMETERS) {
@@ -57,33 +63,33 @@ class ExchangeRowsTest : public ExchangeTest {
 };
 
 TEST_F(ExchangeRowsTest, RowsComeBackInTheOrderOfTheirNumbers) {
-  Send(10, Rows(PULL, 0, {0, 2}, false));
+  SendRows(10, Rows(PULL, 0, {0, 2}, false));
   EXPECT_THAT(Out(10), IsEmpty());
-  Send(10, Rows(PULL, 0, {4}, true));
+  SendRows(10, Rows(PULL, 0, {4}, true));
   EXPECT_THAT(ReplyOn(10), ElementsAre(0, 1, 4, 5, 8, 9));
-  Send(10, Rows(PULL, 0, {}, true));
+  SendRows(10, Rows(PULL, 0, {}, true));
   EXPECT_THAT(ReplyOn(10), IsEmpty());
   EXPECT_EQ(exchange_.counters().rows_pulled, 3);
 }
 
 TEST_F(ExchangeRowsTest, AStepIsTheRowsAndTheOtherTensors) {
-  Send(10, Rows(PUSH, 1, {1, 3}, true, {10, 10, 20, 20}));
-  Send(10, Rows(PULL, 1, {1, 2, 3}, true));
+  SendRows(10, Rows(PUSH, 1, {1, 3}, true, {10, 10, 20, 20}));
+  SendRows(10, Rows(PULL, 1, {1, 2, 3}, true));
   EXPECT_THAT(Out(10), IsEmpty()) << "the other tensor is not pushed yet";
   PsFrame rest = Data(PUSH, 0, 1, {0, 0, 0, 0, 0, 0});
   rest.set_offset(10);
   Send(10, rest);
   EXPECT_THAT(ReplyOn(10), ElementsAre(2 - 1, 3 - 1, 4, 5, 6 - 2, 7 - 2));
   EXPECT_THAT(updates_, SizeIs(1));
-  Send(10, Rows(PUSH, 1, {1, 3}, true, {10, 10, 20, 20}));
-  Send(10, Rows(PULL, 1, {1, 2, 3}, true));
+  SendRows(10, Rows(PUSH, 1, {1, 3}, true, {10, 10, 20, 20}));
+  SendRows(10, Rows(PULL, 1, {1, 2, 3}, true));
   EXPECT_THAT(ReplyOn(10), ElementsAre(2 - 1, 3 - 1, 4, 5, 6 - 2, 7 - 2));
   EXPECT_EQ(exchange_.counters().duplicates, 1);
   EXPECT_EQ(exchange_.counters().rows_pushed, 2);
 }
 
 TEST_F(ExchangeRowsTest, ANewPullTakesThePlaceOfAnUnfinishedOne) {
-  Send(10, Rows(PULL, 0, {3}, false));
+  SendRows(10, Rows(PULL, 0, {3}, false));
   PsFrame whole = Pull(0, 0);
   Send(10, whole);
   const std::vector<Outgoing> out = Out(10);
@@ -117,7 +123,7 @@ TEST_F(ExchangeRowsTest, MalformedFramesAreRefusedAndCounted) {
   int64_t stream = 10;
   for (size_t i = 0; i < frames.size(); ++i) {
     SCOPED_TRACE(frames[i].second);
-    Send(stream, frames[i].first);
+    SendRows(stream, frames[i].first);
     EXPECT_THAT(RefusalOn(stream), StatusIs(StatusCode::kInvalidArgument, frames[i].second));
     EXPECT_EQ(exchange_.counters().malformed_frames, static_cast<int64_t>(i) + 1);
     EXPECT_EQ(exchange_.counters().refused_streams, static_cast<int64_t>(i) + 1);
@@ -125,15 +131,15 @@ TEST_F(ExchangeRowsTest, MalformedFramesAreRefusedAndCounted) {
     Admit(stream);
   }
   // Order holds from one frame of a pull to the next.
-  Send(stream, Rows(PULL, 0, {1, 3}, false));
-  Send(stream, Rows(PULL, 0, {2}, true));
+  SendRows(stream, Rows(PULL, 0, {1, 3}, false));
+  SendRows(stream, Rows(PULL, 0, {2}, true));
   EXPECT_THAT(RefusalOn(stream),
               StatusIs(StatusCode::kInvalidArgument, "pulls row 2 of table 0 after row 3"));
   EXPECT_EQ(exchange_.counters().malformed_frames, static_cast<int64_t>(frames.size()) + 1);
   exchange_.Closed(stream++);
   // The server lives.
   Admit(stream);
-  Send(stream, Rows(PULL, 0, {2}, true));
+  SendRows(stream, Rows(PULL, 0, {2}, true));
   EXPECT_THAT(ReplyOn(stream), ElementsAre(4, 5));
 }
 

@@ -189,15 +189,16 @@ TEST(ReadyMadeSpecsTest, Placement) {
     EXPECT_NEAR(variant.busiest().bytes_per_step() / variant.busiest().formula(), 1, 0.02)
         << variant.id();
     for (const ServerShare& share : balance.server()) {
+      if (share.bytes() < 10'000) continue;  // headers are as large as that
       EXPECT_NEAR(share.in_per_step() / (4 * share.bytes()), 1, 0.05) << variant.id();
     }
   }
   EXPECT_LE(VariantOf(compared.run, "split").balance().max_over_mean(), 1.1);
   EXPECT_GT(VariantOf(compared.run, "in_turn").balance().max_over_mean(), 3.5);
-  EXPECT_EQ(VariantOf(compared.run, "in_turn").balance().idle_size(), 3);
+  EXPECT_EQ(VariantOf(compared.run, "in_turn").balance().idle_size(), 2);
   EXPECT_GT(VariantOf(compared.run, "by_size").balance().max_over_mean(), 3.5);
   EXPECT_EQ(VariantOf(compared.run, "beside").busiest().formula_text(), "2(n-1)/n S");
-  EXPECT_THAT(compared.result.out, HasSubstr("in_turn is placed in turn: servers hold"));
+  EXPECT_THAT(compared.result.out, HasSubstr("in_turn, placed in turn: servers hold"));
 }
 
 TEST(ReadyMadeSpecsTest, WorkerLoss) {

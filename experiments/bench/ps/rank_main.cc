@@ -35,10 +35,11 @@ class PsRank final : public TurnTaker {
     TurnReport report;
     RETURN_IF_ERROR(Work(turn.warmup).status());
     const int64_t cpu_start_ns = ProcessCpuNs();
-    const int64_t rows = end_->Rows();
     ASSIGN_OR_RETURN(report.times_ns, Work(turn.operations));
     report.cpu_ns = ProcessCpuNs() - cpu_start_ns;
-    report.rows = static_cast<double>(end_->Rows() - rows) / turn.operations;
+    // From the end of one turn to that of the next: within one, workers are ahead of servers.
+    const int64_t rows_before = std::exchange(rows_, end_->Rows());
+    report.rows = static_cast<double>(rows_ - rows_before) / (turn.warmup + turn.operations);
     report.correct = !turn.check || end_->Correct();
     report.congestion = LookAtTcpSockets().congestion;
     return report;
@@ -55,6 +56,7 @@ class PsRank final : public TurnTaker {
   const PsEndOptions& options_;
   const std::unique_ptr<PsEnd> end_;
   const Clock& clock_;
+  int64_t rows_ = 0;
 };
 
 int Main(int argc, char** argv) {

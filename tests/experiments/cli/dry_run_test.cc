@@ -59,10 +59,9 @@ TEST(DryRunTest, WarnsOfAServerThatHoldsTooMuch) {
   std::vector<std::string> in_turn = hot;
   in_turn.push_back("variant[1].ps.placement=IN_TURN");
   const std::string plan = Plan(in_turn, {});
-  EXPECT_THAT(plan,
-              HasSubstr("Warning: ps_sync is placed in turn: servers hold 1.21 and 0.0164 MB, "
-                        "largest over mean 1.97; linear0.weight has 85 % of the bytes, on "
-                        "server 0; nearly idle: server 1; placement SPLIT would"));
+  EXPECT_THAT(plan, HasSubstr("Warning: ps_sync, placed in turn: servers hold 1.21 and 0.0164 MB, "
+                              "largest over mean 1.97; linear0.weight has 85 % of the bytes, on "
+                              "server 0; nearly idle: server 1; placement SPLIT would"));
 }
 
 TEST(DryRunTest, CountsALinkOfAHost) {

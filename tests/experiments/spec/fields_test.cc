@@ -57,6 +57,7 @@ const std::map<std::string, std::set<std::string>> kAccepted = {
     {"variant.ps.scale_by_staleness", {"false", "true"}},
     {"variant.ps.placement", {"SPLIT", "IN_TURN", "BY_SIZE"}},
     {"variant.ps.hosts", {"OWN", "SHARED", "COLOCATED"}},
+    {"variant.ps.servers_per_host", {"2"}},
     {"variant.ps.replicas", {"2"}},
     {"variant.ps.aggregated", {"false", "true"}},
     {"variant.ps.snapshot_every", {"7"}},

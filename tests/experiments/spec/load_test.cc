@@ -336,7 +336,7 @@ TEST(LoadSpecTest, FillsInEveryDefault) {
          workers: 4
          variant { name: "none" none {} }
          variant { name: "ps" ps { mode: SYNC servers: 2 policy: NONE optimizer_on: SERVER
-                                      placement: SPLIT on_worker_loss: STOP } }
+                                      placement: SPLIT on_worker_loss: STOP hosts: OWN } }
          variant {
            name: "ring"
            all_reduce { algorithm: RING engine: HOST link: TCP channels: 1 on_loss: STOP }
