@@ -163,8 +163,7 @@ TEST(TidyTest, FilesAreShortLinesFitAndHeadersExplainThemselves) {
     const std::string name = fs::path(file.path).filename().string();
     const bool explained = !file.lines.empty() && file.lines[0].rfind("// " + name + ": ", 0) == 0;
     const bool has_own_header = name.find(".c") != std::string::npos;  // .cc, .cu
-    if (!has_own_header && !explained)
-      complaints.push_back(file.path + ": no header comment");
+    if (!has_own_header && !explained) complaints.push_back(file.path + ": no header comment");
   }
   EXPECT_THAT(complaints, testing::IsEmpty());
 }

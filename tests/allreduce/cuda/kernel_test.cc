@@ -14,7 +14,7 @@
 namespace lockstep::gpu {
 namespace {
 
-constexpr int64_t kPacketBytes = int64_t{1} << 20;
+constexpr int64_t kPacketBytes = int64_t{128} << 10;
 constexpr int64_t kSlotBytes = int64_t{16} << 10;
 
 struct Case {
