@@ -212,7 +212,13 @@ TEST(Recut, RefusesByName) {
               StatusIs(StatusCode::kInvalidArgument, "elements [6"));
   EXPECT_THAT(Recut(std::span(parts).first(2), 1, 6, 6),
               StatusIs(StatusCode::kNotFound, "element 8 of [6, 12)"));
+  // Rounds say whether states are of one cut; without them versions do.
   parts[2].version = 41;
+  EXPECT_THAT(Recut(parts, 0, 0, 6), IsOk());
+  ++parts[2].round;
+  EXPECT_THAT(Recut(parts, 0, 0, 6),
+              StatusIs(StatusCode::kFailedPrecondition, "shard 2, version 41 and shard 0"));
+  for (ShardState& part : parts) part.round = 0;
   EXPECT_THAT(Recut(parts, 0, 0, 6),
               StatusIs(StatusCode::kFailedPrecondition, "shard 2, version 41 and shard 0"));
   parts[2].version = 40;

@@ -192,8 +192,9 @@ TEST(Recovery, WhatASnapshotTookBackIsLeftOutWhereverItWasWritten) {
   for (int index = 0; index < 2; ++index) {
     std::vector<Record>& records = files[{"server", index}];
     auto newest = std::find_if(records.begin(), records.end(), [](const Record& one) {
-      return one.has_applied() && one.applied().version() == kRestart;
+      return one.has_applied() && one.applied().step() == kRestart;
     });
+    ASSERT_NE(newest, records.end());
     Record undone;
     undone.mutable_applied()->set_step(kRestart + 1);
     undone.mutable_applied()->set_version(kRestart + 1);
