@@ -49,7 +49,7 @@ INSTANTIATE_TEST_SUITE_P(
         LinkCase{"own", kOwn, 4, Equal(2), 2'000, "n S / s"},
         LinkCase{"own_many_servers", kOwn, 2, Equal(4), 1'000, "S"},
         LinkCase{"own_as_many", kOwn, 4, Equal(4), 1'000, "S"},
-        LinkCase{"own_unequal", kOwn, 4, {0.75, 0.25}, 3'000, "n 0.75 S, server 0"},
+        LinkCase{"own_unequal", kOwn, 4, {0.75, 0.25}, 3'000, "n 0.750 S, server 0"},
         // S (1 + (n-2) / s): one server carries n-1 times S, n of them what a ring's ranks do.
         LinkCase{"beside_one", kBeside, 4, Equal(1), 3'000, "(1 + (n-2)/s) S"},
         LinkCase{"beside_two", kBeside, 4, Equal(2), 2'000, "(1 + (n-2)/s) S"},
@@ -57,12 +57,12 @@ INSTANTIATE_TEST_SUITE_P(
         LinkCase{"beside_eight", kBeside, 8, Equal(8), 1'750, "2(n-1)/n S"},
         LinkCase{"beside_two_workers", kBeside, 2, Equal(2), 1'000, "2(n-1)/n S"},
         LinkCase{"beside_the_only_worker", kBeside, 1, Equal(1), 0, "2(n-1)/n S"},
-        LinkCase{"beside_unequal", kBeside, 4, {0.25, 0.75}, 2'500, "(1 + (n-2) 0.75) S, host 1"},
+        LinkCase{"beside_unequal", kBeside, 4, {0.25, 0.75}, 2'500, "(1 + (n-2) 0.750) S, host 1"},
         LinkCase{"one_host", kOneHost, 4, Equal(2), 4'000, "n S"},
         LinkCase{"two_a_host", kTwoAHost, 4, Equal(4), 2'000, "n 2 S / s"},
         LinkCase{"two_a_host_odd", kTwoAHost, 3, Equal(5), 1'200, "n 2 S / s"},
         LinkCase{
-            "two_a_host_unequal", kTwoAHost, 4, {0.1, 0.1, 0.7, 0.1}, 3'200, "n 0.8 S, host 1"}),
+            "two_a_host_unequal", kTwoAHost, 4, {0.1, 0.1, 0.7, 0.1}, 3'200, "n 0.800 S, host 1"}),
     [](const auto& test) { return std::string(test.param.name); });
 
 // A server's share of a worker's bytes goes to the worker beside it too, over no link.
