@@ -131,6 +131,7 @@ void ShardCopy::BeginLink(CopyOutput* output) {
     if (push.payload == nullptr) continue;
     output->to_successor.push_back(push);
     output->to_successor.back().sequence = 0;
+    output->to_successor.back().version = version();  // K_OF_N: late pushes may have raised it
   }
   Replicate mark = {.kind = Kind::kBegin, .version = version(), .sequence = sequence_};
   output->to_successor.push_back(mark);

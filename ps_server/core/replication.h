@@ -203,7 +203,7 @@ class ShardCopy {
   absl::Status CheckOrder(const Replicate& message) const;
   absl::Status Follow(const Replicate& message, int64_t now_ns, CopyOutput* output);
   absl::Status FollowPush(const Replicate& message, int64_t now_ns, CopyOutput* output);
-  absl::Status FollowEvent(const ShardEvent& event, int64_t now_ns);
+  absl::Status FollowEvent(const ShardEvent& event, int64_t now_ns, CopyOutput* output);
   // Both.
   void NoteUpdate(std::optional<ShardUpdate> update, CopyOutput* output);
   void BeginLink(CopyOutput* output);

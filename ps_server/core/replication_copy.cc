@@ -124,14 +124,14 @@ absl::Status ShardCopy::Follow(const Replicate& message, int64_t now_ns, CopyOut
       output->dropped = id;
       return absl::OkStatus();
     case Kind::kAttach:
-      RETURN_IF_ERROR(FollowEvent(AttachEvent{id.worker, id.incarnation}, now_ns));
+      RETURN_IF_ERROR(FollowEvent(AttachEvent{id.worker, id.incarnation}, now_ns, output));
       if (id.incarnation > incarnations_[static_cast<size_t>(id.worker)]) {
         staged_[static_cast<size_t>(id.worker)] = {};
       }
       incarnations_[static_cast<size_t>(id.worker)] = id.incarnation;
       return absl::OkStatus();
     case Kind::kRead:  // what the shard would answer is the head's to say
-      return FollowEvent(PullEvent{id}, now_ns);
+      return FollowEvent(PullEvent{id}, now_ns, output);
     case Kind::kBegin:
     case Kind::kMember:
       return absl::OkStatus();
@@ -159,9 +159,11 @@ absl::Status ShardCopy::FollowPush(const Replicate& message, int64_t now_ns, Cop
   return absl::OkStatus();
 }
 
-absl::Status ShardCopy::FollowEvent(const ShardEvent& event, int64_t now_ns) {
-  const ShardOutput shard = shard_.Handle(event, now_ns);
-  return shard.refusals.empty() ? absl::OkStatus() : shard.refusals.front().status;
+absl::Status ShardCopy::FollowEvent(const ShardEvent& event, int64_t now_ns, CopyOutput* output) {
+  ShardOutput shard = shard_.Handle(event, now_ns);
+  if (!shard.refusals.empty()) return shard.refusals.front().status;
+  if (shard.update.has_value()) NoteUpdate(std::move(shard.update), output);
+  return absl::OkStatus();
 }
 
 }  // namespace lockstep

@@ -66,6 +66,9 @@ void ShardCopy::Lead(const ShardEvent& event, bool was_initialized, ShardOutput*
   if (!was_initialized && shard_.initialized()) BeginLink(output);
   if (shard->staged.has_value()) Crash(CrashPoint::kReceivedNotApplied, shard->staged->step);
   const int64_t before = version() - (shard->update.has_value() ? 1 : 0);
+  if (const auto* pull = std::get_if<PullEvent>(&event); pull && shard->refusals.empty()) {
+    if (shard_.redoes(pull->id.worker)) Emit(About(Kind::kRead, before, pull->id), output);
+  }
   if (shard->dropped.has_value()) {
     output->dropped = shard->dropped;
     Emit(About(Kind::kDrop, before, *shard->dropped), output);
@@ -87,9 +90,6 @@ void ShardCopy::Lead(const ShardEvent& event, bool was_initialized, ShardOutput*
            output);
     }
     NoteUpdate(std::move(shard->update), output);
-  }
-  if (const auto* pull = std::get_if<PullEvent>(&event); pull && shard->refusals.empty()) {
-    if (shard_.redoes(pull->id.worker)) Emit(About(Kind::kRead, version(), pull->id), output);
   }
   if (!AppliesAlone(options_.rules.mode)) return;
   for (const ShardReply& reply : shard->replies) {

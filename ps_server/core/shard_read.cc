@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-absl::Status Shard::On(const PullEvent& event, int64_t now_ns, ShardOutput* /*output*/) {
+absl::Status Shard::On(const PullEvent& event, int64_t now_ns, ShardOutput* output) {
   RETURN_IF_ERROR(CheckSender(event.id));
   ShardWorker& worker = WorkerOf(event.id);
   if (event.id.step < 0 || event.id.step > worker.last_step + 1) {
@@ -18,9 +18,12 @@ absl::Status Shard::On(const PullEvent& event, int64_t now_ns, ShardOutput* /*ou
                                                    event.id.worker, " pulls step ", event.id.step,
                                                    ", its last applied one is ", worker.last_step));
   }
-  // It is told where it stands before its group begins, when nobody has pushed: no round ends here.
   const bool goes_back = event.id.step < worker.last_step;
-  worker.redoes = worker.redoes || (options_.rules.mode == PsMode::kKOfN && goes_back);
+  if (options_.rules.mode == PsMode::kKOfN && goes_back && !worker.redoes) {
+    worker.redoes = true;  // a round may have waited for this worker alone
+    const std::vector<int32_t> due = policy_->Due(workers_);
+    if (!due.empty()) output->update = Apply(due, now_ns, output);
+  }
   // A pull that is asked again replaces the first: one reply is owed to a worker at any time.
   worker.pull = ShardWorker::Pull{event.id.step, now_ns, {}};
   if (options_.rules.mode == PsMode::kSync && event.id.step < version_ && !ReadsKept(worker)) {

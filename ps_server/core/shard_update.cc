@@ -62,6 +62,7 @@ void Shard::Commit(const std::vector<float>& sum, bool ends_round, int64_t now_n
     ShardWorker& worker = WorkerOf(id);
     worker.last_step = id.step;
     worker.rejected = false;
+    worker.redoes = false;
     ResetStaging(&worker.staging);
     update->step = std::max(update->step, id.step);
   }
@@ -111,6 +112,7 @@ void Shard::Drop(int32_t r) {
   ++worker.last_step;
   ++worker.dropped;
   worker.rejected = true;
+  worker.redoes = false;  // here too: a copy is told of the drop, not of the push
   ResetStaging(&worker.staging);
   ReleaseKept();
 }

@@ -17,7 +17,7 @@ struct Planted {
   const char* name;
   ChaosOptions options;
   int64_t seeds;            // that are enough
-  const char* breaks = "";  // in what the ledger says
+  bool in_ledger = false;  // it is seen there, not by a run that gives up
 };
 
 class PlantedTest : public testing::TestWithParam<Planted> {};
@@ -26,7 +26,9 @@ TEST_P(PlantedTest, IsFound) {
   const ChaosReport report = RunChaos(GetParam().options, 1, GetParam().seeds, 1, nullptr);
   ASSERT_EQ(report.failures.size(), 1U) << "not found by " << report.runs << " seeds";
   const ChaosFailure& found = report.failures.front();
-  EXPECT_THAT(found.broken.front(), testing::HasSubstr(GetParam().breaks));
+  if (GetParam().in_ledger) {
+    EXPECT_THAT(found.broken.front(), testing::Not(testing::StartsWith("the run ")));
+  }
   std::printf("%s: found by seed %ld: %s\n%s\n", GetParam().name, static_cast<long>(report.runs),
               found.broken.front().c_str(), ToString(found.shrunk).c_str());
 }
@@ -50,7 +52,7 @@ std::vector<Planted> Bugs() {
           {"AcknowledgesBeforeReplication",
            With(MakersWith<AcknowledgesFirst>(), Ps::ASYNC, Ps::CHAIN), 2'000},
           {"ForgetsDedupOnRestart", With(MakersWith<ForgetsDedup>(), Ps::ASYNC, Ps::SNAPSHOT), 200},
-          {"HasNoEpochFence", With(open, Ps::ASYNC, Ps::CHAIN), 4'000, "it was lost: epoch"},
+          {"HasNoEpochFence", With(open, Ps::ASYNC, Ps::CHAIN), 4'000, /*in_ledger=*/true},
           {"AppliesAChunkBeforeThePushIsWhole",
            With(MakersWith<AppliesChunks>(), Ps::SYNC, Ps::CHAIN), 10},
           {"LeaseOnWallClock", With(wall, Ps::SYNC, Ps::CHAIN), 500}};

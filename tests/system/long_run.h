@@ -40,6 +40,7 @@ class LongRun {
                                      const std::vector<std::string>& more) const;
 
   const TemporaryDir dir_;
+  const std::string variant_;
   const std::string records_;
   Subprocess command_;
 };
