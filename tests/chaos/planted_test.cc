@@ -16,7 +16,7 @@ namespace {
 struct Planted {
   const char* name;
   ChaosOptions options;
-  int64_t seeds;            // that are enough
+  int64_t seeds;           // that are enough
   bool in_ledger = false;  // it is seen there, not by a run that gives up
 };
 
