@@ -44,8 +44,9 @@ std::string Rebuild::Cause() const {
   for (const auto& [member, what] : left_) {
     changes.push_back(absl::StrCat(member.ToString(), " ", what));
   }
-  for (const MemberId& member : joined_)
+  for (const MemberId& member : joined_) {
     changes.push_back(absl::StrCat(member.ToString(), " joins"));
+  }
   // The reports only say that they were asked to leave.
   if (!changes.empty()) return absl::StrJoin(changes, ", ");
   const Failure& first = causes_.front();

@@ -202,7 +202,7 @@ class Ledger::Checker {
   }
 
   bool Done(int32_t worker, int64_t step) const {
-    return applied_.count({worker, step}) > 0 || dropped_.count({worker, step}) > 0 ||
+    return applied_.contains({worker, step}) || dropped_.contains({worker, step}) ||
            book_.skipped.contains({worker, step});
   }
 
@@ -245,7 +245,7 @@ class Ledger::Checker {
   void CheckAnswer(const Telling& told, const std::string& what) {
     const Push push = {told.worker, told.step};
     const auto applied = applied_.find(push);
-    const bool dropped = dropped_.count(push) > 0;
+    const bool dropped = dropped_.contains(push);
     if (told.step == 0 || book_.skipped.contains(push)) return;
     if (told.rejected && !dropped) Say(what, " and that its push was dropped, which it was not");
     if (told.rejected) return;
@@ -277,8 +277,9 @@ class Ledger::Checker {
             " in epoch ", told.epoch, ", after version ", had);
       }
       if (told.version <= had) continue;
-      while (after != versions.end() && after->second <= told.version)
+      while (after != versions.end() && after->second <= told.version) {
         after = versions.erase(after);
+      }
       versions[told.step] = told.version;
     }
   }

@@ -22,6 +22,8 @@
 namespace lockstep {
 namespace {
 
+constexpr int64_t kBlock = 1'024;  // elements between two places where a tensor may be cut
+
 constexpr int kEndsMax = 16;         // workers, or servers
 constexpr int kTryOperations = 3;    // of the first turn, which finds out how long one takes
 constexpr int kOperationsMax = 500;  // of a turn
@@ -146,7 +148,7 @@ class PsBench {
     std::vector<PsBenchRow> rows;
     for (const int64_t bytes : options_.bytes) {
       for (const int servers : options_.servers) {
-        if (bytes / 4 < servers) continue;  // a server without an element
+        if ((bytes / 4 + kBlock - 1) / kBlock < servers) continue;  // no element for one of them
         for (const int workers : options_.workers) {
           ASSIGN_OR_RETURN(PsBenchRow row,
                            Measure({workers, servers, bytes, options_.rows, options_.row_floats}));
@@ -245,7 +247,6 @@ absl::StatusOr<std::vector<int>> ReadCounts(const char* option, const std::strin
 
 // A table has whole rows, at least as many as a step moves; each server gets some of them.
 absl::Status CheckTables(PsBenchOptions* options) {
-  constexpr int64_t kBlock = 1'024;  // elements between two places where a tensor may be cut
   if (options->row_floats < 1 || kBlock % options->row_floats != 0) {
     return absl::InvalidArgumentError(absl::StrCat("--row-floats: ", options->row_floats,
                                                    " must divide ", kBlock,

@@ -15,14 +15,14 @@ namespace {
 
 TEST(PsBenchRunTest, EveryParameterIsRightAndTheJsonSaysSo) {
   const CommandResult result =
-      RunCommand({BinDir() + "/lockstep", "bench", "ps", "--sizes", "4,64KiB,3MiB", "--workers",
+      RunCommand({BinDir() + "/lockstep", "bench", "ps", "--sizes", "4,4KiB,64KiB,3MiB", "--workers",
                   "1,2", "--servers", "1,2", "--rounds", "2", "--json"},
                  100);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   PsBenchFile file;
   ASSERT_THAT(FromJson(result.out, {"bench file", kBenchSchema}, &file), IsOk());
-  // One float can't be shared by two servers.
-  ASSERT_EQ(file.rows_size(), 2 + 4 + 4);
+  // Tensors are cut at blocks of 1,024 floats, so two servers can't share one float, or 4 KiB.
+  ASSERT_EQ(file.rows_size(), 2 + 2 + 4 + 4);
   for (const PsBenchRow& row : file.rows()) {
     EXPECT_TRUE(row.correct()) << row.DebugString();
     EXPECT_GT(row.goodput_gb_s(), 0);
@@ -32,7 +32,7 @@ TEST(PsBenchRunTest, EveryParameterIsRightAndTheJsonSaysSo) {
     EXPECT_GE(row.ack_us().p99(), row.ack_us().p50());
     EXPECT_FALSE(row.congestion_control().empty());
   }
-  EXPECT_EQ(file.knees_size(), 5);
+  EXPECT_EQ(file.knees_size(), 6);
 }
 
 // Rows of a table: each server takes its own, and together all that were pushed.
