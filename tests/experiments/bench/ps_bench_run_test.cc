@@ -15,8 +15,8 @@ namespace {
 
 TEST(PsBenchRunTest, EveryParameterIsRightAndTheJsonSaysSo) {
   const CommandResult result =
-      RunCommand({BinDir() + "/lockstep", "bench", "ps", "--sizes", "4,4KiB,64KiB,3MiB", "--workers",
-                  "1,2", "--servers", "1,2", "--rounds", "2", "--json"},
+      RunCommand({BinDir() + "/lockstep", "bench", "ps", "--sizes", "4,4KiB,64KiB,3MiB",
+                  "--workers", "1,2", "--servers", "1,2", "--rounds", "2", "--json"},
                  100);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   PsBenchFile file;
