@@ -124,6 +124,7 @@ class CoreTest : public testing::Test {
     const Dtype wire = test_.rules.wire_dtype;
     const auto count = static_cast<int64_t>(values.size());
     std::string bytes(values.size() * static_cast<size_t>(SizeOf(wire)), '\0');
+    if (values.empty()) return bytes;
     if (wire == Dtype::kF32) {
       std::memcpy(bytes.data(), values.data(), bytes.size());
     } else {
