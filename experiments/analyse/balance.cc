@@ -44,18 +44,6 @@ void NameHot(const BalanceInput& input, const std::vector<ShardRange>& ranges,
   }
 }
 
-const char* NameOf(PsPlacement placement) {
-  switch (placement) {
-    case PsPlacement::kSplit:
-      return "split";
-    case PsPlacement::kInTurn:
-      return "in turn";
-    case PsPlacement::kBySize:
-      return "by size";
-  }
-  return "";
-}
-
 // "server 2", "servers 1, 2 and 3", "3 servers"
 template <typename Indices>
 std::string ServersText(const Indices& servers) {

@@ -11,18 +11,6 @@
 namespace lockstep {
 namespace {
 
-const char* NameOf(PsPlacement placement) {
-  switch (placement) {
-    case PsPlacement::kSplit:
-      return "split";
-    case PsPlacement::kInTurn:
-      return "in turn";
-    case PsPlacement::kBySize:
-      return "by size";
-  }
-  return "no placement";
-}
-
 // Every place where a shard may begin, in ascending order; the first is 0.
 std::vector<int64_t> BlockStarts(const std::vector<int64_t>& tensor_counts) {
   std::vector<int64_t> starts;
@@ -142,6 +130,18 @@ absl::StatusOr<std::vector<ShardRange>> PlaceWholeTensors(const std::vector<int6
 }
 
 }  // namespace
+
+const char* NameOf(PsPlacement placement) {
+  switch (placement) {
+    case PsPlacement::kSplit:
+      return "split";
+    case PsPlacement::kInTurn:
+      return "in turn";
+    case PsPlacement::kBySize:
+      return "by size";
+  }
+  return "no placement";
+}
 
 absl::StatusOr<int64_t> CountElements(const std::vector<int64_t>& tensor_counts) {
   int64_t total = 0;

@@ -25,6 +25,7 @@ inline constexpr int64_t kElementsMax = int64_t{1} << 36;
 // kSplit: equal bytes, large tensors cut. kInTurn, kBySize: whole tensors, for comparison: tensor i
 // to shard i % shards; or the largest first, each to the shard that has least.
 enum class PsPlacement : uint8_t { kSplit = 0, kInTurn = 1, kBySize = 2 };
+const char* NameOf(PsPlacement placement);  // "in turn"
 
 // What a shard holds of one tensor; begins at a block border.
 struct TensorPart {

@@ -68,6 +68,18 @@ class AppliesChunks final : public RewritingServer {
   std::set<std::tuple<int64_t, int32_t, int64_t, int32_t>> begun_;
 };
 
+// A successor's word that it has `message`, on the wire.
+inline std::string ConfirmationOf(const PsFrame& header, const Replicate& message) {
+  PsFrame answer = header;
+  answer.clear_replicated();
+  answer.set_kind(REPLICATED);
+  answer.set_offset(0);
+  answer.set_total(0);
+  answer.set_version(message.version);
+  answer.set_push(message.sequence);
+  return EncodeHeader(answer, 0);
+}
+
 // What is sent to the successor counts as confirmed by it.
 class AcknowledgesFirst final : public SimServer {
  public:
@@ -78,14 +90,7 @@ class AcknowledgesFirst final : public SimServer {
     if (header.kind() != REPLICATE || header.replicated().empty()) return;
     const absl::StatusOr<Replicate> message = DecodeReplicate(header.replicated());
     if (!message.ok() || message->kind == Replicate::Kind::kBegin) return;
-    PsFrame answer = header;
-    answer.clear_replicated();
-    answer.set_kind(REPLICATED);
-    answer.set_offset(0);
-    answer.set_total(0);
-    answer.set_version(message->version);
-    answer.set_push(message->sequence);
-    answers_[--next_] = {stream, EncodeHeader(answer, 0)};
+    answers_[--next_] = {stream, ConfirmationOf(header, *message)};
     self_.After(0, next_);
   }
   void OnOwnTimer(int64_t timer) override {
@@ -118,14 +123,7 @@ class HasNoFence final : public SimServer {
     if (!frame.ok() || frame->header.kind() != REPLICATE) return;
     const auto message = DecodeReplicate(frame->header.replicated());
     if (!message.ok()) return;  // a later chunk
-    PsFrame answer = frame->header;
-    answer.clear_replicated();
-    answer.set_kind(REPLICATED);
-    answer.set_offset(0);
-    answer.set_total(0);
-    answer.set_version(message->version);
-    answer.set_push(message->sequence);
-    self_.Send(stream, EncodeHeader(answer, 0));
+    self_.Send(stream, ConfirmationOf(frame->header, *message));
   }
 
  private:

@@ -18,11 +18,10 @@
 #include "experiments/analyse/statistics.h"
 #include "experiments/bench/job.h"
 #include "experiments/bench/work_dir.h"
+#include "ps_server/core/partition.h"
 
 namespace lockstep {
 namespace {
-
-constexpr int64_t kBlock = 1'024;  // elements between two places where a tensor may be cut
 
 constexpr int kEndsMax = 16;         // workers, or servers
 constexpr int kTryOperations = 3;    // of the first turn, which finds out how long one takes
@@ -148,7 +147,8 @@ class PsBench {
     std::vector<PsBenchRow> rows;
     for (const int64_t bytes : options_.bytes) {
       for (const int servers : options_.servers) {
-        if ((bytes / 4 + kBlock - 1) / kBlock < servers) continue;  // no element for one of them
+        const int64_t blocks = (bytes / 4 + kBlockElements - 1) / kBlockElements;
+        if (blocks < servers) continue;  // none for one of them
         for (const int workers : options_.workers) {
           ASSIGN_OR_RETURN(PsBenchRow row,
                            Measure({workers, servers, bytes, options_.rows, options_.row_floats}));
@@ -247,9 +247,9 @@ absl::StatusOr<std::vector<int>> ReadCounts(const char* option, const std::strin
 
 // A table has whole rows, at least as many as a step moves; each server gets some of them.
 absl::Status CheckTables(PsBenchOptions* options) {
-  if (options->row_floats < 1 || kBlock % options->row_floats != 0) {
+  if (options->row_floats < 1 || kBlockElements % options->row_floats != 0) {
     return absl::InvalidArgumentError(absl::StrCat("--row-floats: ", options->row_floats,
-                                                   " must divide ", kBlock,
+                                                   " must divide ", kBlockElements,
                                                    ", so that no row is cut by a server's border"));
   }
   const int64_t row_bytes = int64_t{4} * options->row_floats;
