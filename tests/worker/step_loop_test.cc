@@ -6,7 +6,10 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <filesystem>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -27,9 +30,28 @@ constexpr int kWorkers = 3;
 constexpr int kSteps = 12;
 constexpr int kBuckets = 2;  // bias, weight
 
+// All ranks wait for each other there. One that is lost before is waited for so long and no longer.
+class Meeting {
+ public:
+  explicit Meeting(int ranks) : missing_(ranks) {}
+  void Arrive() {
+    std::unique_lock lock(mutex_);
+    --missing_;
+    changed_.notify_all();
+    changed_.wait_for(lock, std::chrono::seconds(10), [this] { return missing_ <= 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int missing_;
+};
+
 // Hears of steps, knows no coordinator.
 class LoneMember final : public Member {
  public:
+  LoneMember(Meeting* meeting, int64_t meets_after)
+      : meeting_(*meeting), meets_after_(meets_after) {}
   const Start& start() const override { return start_; }
   const Abort& group_abort() const override { return abort_; }
   absl::Status Connected() override { return absl::OkStatus(); }
@@ -40,7 +62,10 @@ class LoneMember final : public Member {
   }
   void GiveUpGroup(int64_t /*epoch*/, const absl::Status& /*cause*/) override {}
   void Tell(const MemberEvent& /*event*/) override {}
-  void FinishedStep(int64_t step) override { step_ = step; }
+  void FinishedStep(int64_t step) override {
+    step_ = step;
+    if (step == meets_after_) meeting_.Arrive();
+  }
   absl::Status Done(int64_t /*step*/) override { return absl::OkStatus(); }
   absl::Status AwaitStop() override { return absl::OkStatus(); }
   absl::Status Leave(int64_t /*step*/) override { return absl::OkStatus(); }
@@ -49,6 +74,8 @@ class LoneMember final : public Member {
   int64_t step() const { return step_; }
 
  private:
+  Meeting& meeting_;
+  const int64_t meets_after_;
   Start start_;
   Abort abort_;
   int64_t step_ = 0;
@@ -59,6 +86,7 @@ struct Case {
   std::string variant;     // text format
   std::string experiment;  // added to the common one
   int servers = 0;
+  int64_t meets_after = 0;  // no rank is further before all have finished that step; 0: none
 };
 
 Start StartOf(const Case& test) {
@@ -104,6 +132,7 @@ std::vector<RankResult> RunAll(const Case& test) {
   }
   const MonotonicClock clock;
   const Abort abort;
+  Meeting meeting(ranks);
   std::vector<RankResult> results(static_cast<size_t>(ranks));
   std::vector<std::thread> threads;
   threads.reserve(results.size());
@@ -115,7 +144,7 @@ std::vector<RankResult> RunAll(const Case& test) {
       const int index = trains ? rank : rank - kWorkers;
       LoopContext context{.index = index, .token = "token", .limits = {}, .clock = &clock};
       context.started = DescribeProcess(role, index, start.run());
-      LoneMember member;
+      LoneMember member(&meeting, test.meets_after);
       auto loop = trains ? MakeTrainer(start, std::move(context))
                          : MakeSummingRank(start, std::move(context));
       result.status = loop.status();
@@ -259,6 +288,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(NanTest, StopsWithStepTensorAndRank) {
   Case test = GetParam();
   test.name = "nan_" + test.name;
+  test.meets_after =
+      2;  // whoever fails closes its links, also to those that are in the step before
   const std::vector<RankResult> ranks = RunAll(test);
   EXPECT_THAT(ranks[1].status,
               StatusIs(absl::StatusCode::kDataLoss,
