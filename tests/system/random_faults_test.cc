@@ -94,8 +94,9 @@ void ExpectTheVictimNamed(const Drawn& drawn, const FaultRun& run) {
   for (int index = 0; index < drawn.options().workers; ++index) {
     if (index == drawn.victim()) continue;
     ASSERT_TRUE(run.worker(index).back().has_ended()) << "worker " << index;
-    EXPECT_THAT(run.worker(index).back().ended().message(),
-                testing::ContainsRegex(absl::StrCat("(worker|rank|ranks) ", drawn.victim())))
+    EXPECT_THAT(
+        run.worker(index).back().ended().message(),
+        testing::ContainsRegex(absl::StrCat("(worker|ranks?) ([0-9]+, )*", drawn.victim(), "\\b")))
         << "worker " << index;
   }
 }
