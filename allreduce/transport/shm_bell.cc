@@ -7,8 +7,6 @@
 
 #include <ctime>
 
-#include "base/clock.h"
-
 namespace lockstep {
 namespace {
 
@@ -17,6 +15,8 @@ namespace {
 constexpr int kPauses = 8;
 // A sleeper is woken 35-40 us late, a yielding thread isn't; past some 100 us sleeping is no loss.
 constexpr int kYields = 200;
+// All of them together, on a machine where others keep the core: peers are not heard meanwhile.
+constexpr int64_t kYieldNsMax = 5 * kNsPerMs;
 
 void Pause() {
 #if defined(__x86_64__)
@@ -46,11 +46,16 @@ void ShmBell::Wake() {
 bool SpinWait::Turn() {
   if (turns_ >= kPauses + kYields) return false;
   if (turns_ == 0 && crowded_) turns_ = kPauses;
-  if (turns_++ < kPauses) {
-    Pause();
-  } else {
-    sched_yield();
-  }
+  if (turns_++ >= kPauses) return Yield();
+  Pause();
+  return true;
+}
+
+bool SpinWait::Yield() {
+  const int64_t now_ns = clock_.NowNs();
+  if (turns_ == kPauses + 1) since_ns_ = now_ns;
+  if (now_ns - since_ns_ >= kYieldNsMax) return false;
+  sched_yield();
   return true;
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "absl/functional/function_ref.h"
+#include "base/clock.h"
 
 namespace lockstep {
 
@@ -29,16 +30,22 @@ static_assert(std::atomic<uint32_t>::is_always_lock_free);
 static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t), "the kernel reads it as such");
 
 // Time passes while a wait hopes to be short: at first without leaving the core, if every rank of
-// the group can have one; then by giving the core away. False: it is time to sleep.
+// the group can have one; then by giving the core away, which may take a time slice of somebody
+// else's where the machine has other work. False: it is time to look around, and to sleep.
 class SpinWait {
  public:
-  explicit SpinWait(bool crowded) : crowded_(crowded) {}
+  // `clock` must outlive it.
+  SpinWait(bool crowded, const Clock& clock) : crowded_(crowded), clock_(clock) {}
   bool Turn();
   void Reset() { turns_ = 0; }
 
  private:
+  bool Yield();
+
   bool crowded_;  // more ranks than cores: whoever we wait for needs ours
+  const Clock& clock_;
   int turns_ = 0;
+  int64_t since_ns_ = 0;  // of the first yield
 };
 
 // Cores that this process may use.

@@ -26,7 +26,7 @@ class ShmPeers {
   int world_size() const { return static_cast<int>(bells_.size()); }
   ShmBell* bell(int peer) const { return bells_[static_cast<size_t>(peer)]; }
   void WakeAll();
-  SpinWait NewSpin() const { return SpinWait(crowded_); }
+  SpinWait NewSpin() const { return {crowded_, clock_}; }
 
   // Looks at the abort and at the control connections. A peer that has left while wanted(peer) is
   // lost; what it wrote before it left is visible when wanted is asked.

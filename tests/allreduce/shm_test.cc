@@ -154,6 +154,23 @@ TEST(ShmLayoutTest, RingsDoNotOverlapAndManyOfThemStayBounded) {
 }
 
 // Thousands of hand-overs: a lost wake-up would cost a whole slice each, a missed one the test.
+// A rank that spins hears nobody, so it must not spin for long, however long a yield takes.
+TEST(SpinWaitTest, EndsAfterItsTurnsOrWhenOthersKeepTheCore) {
+  ManualClock clock;
+  SpinWait spin(true, clock);
+  int turns = 0;
+  while (spin.Turn()) ++turns;
+  EXPECT_GT(turns, 50);
+  EXPECT_LT(turns, 1'000);
+  spin.Reset();
+  EXPECT_TRUE(spin.Turn());
+  clock.AdvanceMs(10);
+  EXPECT_FALSE(spin.Turn());
+  EXPECT_FALSE(spin.Turn());
+  spin.Reset();
+  EXPECT_TRUE(spin.Turn());
+}
+
 TEST(ShmBellTest, NobodySleepsThroughARing) {
   constexpr int kRounds = 3000;
   std::array<ShmBell, 2> bells;
