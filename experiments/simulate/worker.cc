@@ -165,6 +165,7 @@ absl::Status SimWorker::PushNext() {
   if (bucket_ == kBuckets) {
     Enter(Phase::kPulling);
     core_->Pull(step_ + 1, parameters_);
+    for (const auto& [stream, bytes] : std::exchange(early_, {})) OnFrame(stream, bytes);
     return absl::OkStatus();
   }
   ++bucket_;
@@ -189,6 +190,10 @@ void SimWorker::OnFrame(int64_t stream, const std::string& bytes) {
   const std::vector<Bytes> slices = {std::as_bytes(std::span(bytes))};
   const absl::StatusOr<Frame> frame = DecodeFrame(slices);
   if (!frame.ok()) return GiveUp(frame.status());
+  if (core_->TakesLater(frame->header)) {
+    early_.emplace_back(stream, bytes);
+    return;
+  }
   const absl::Status status = core_->OnFrame(server->second, *frame);
   if (!status.ok()) {
     events_.failed(index(), status);
@@ -228,6 +233,7 @@ void SimWorker::LeaveGroup(const absl::Status& /*cause*/) {
   for (const auto& [stream, server] : server_of_) self_.Close(stream);
   server_of_.clear();
   stream_of_.clear();
+  early_.clear();
   core_.reset();
   Enter(Phase::kLeft);
 }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/numeric/random.h"
@@ -104,9 +105,10 @@ class SimWorker : public SimMember {
   std::vector<float> gradient_;
   size_t bucket_ = 0;
   std::unique_ptr<ClientCore> core_;
-  std::map<int32_t, int64_t> stream_of_;  // server index
-  std::map<int64_t, int32_t> server_of_;  // stream
-  std::vector<int64_t> versions_;         // given in earlier epochs
+  std::map<int32_t, int64_t> stream_of_;                // server index
+  std::map<int64_t, int32_t> server_of_;                // stream
+  std::vector<std::pair<int64_t, std::string>> early_;  // frames, by stream: for the next pull
+  std::vector<int64_t> versions_;                       // given in earlier epochs
   int64_t resume_ = 0;
   int64_t duplicates_ = 0;
   int64_t rejected_ = 0;

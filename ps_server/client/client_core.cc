@@ -102,8 +102,11 @@ void ClientCore::Pull(int64_t step, std::span<float> parameters) {
   CHECK_EQ(static_cast<int64_t>(parameters.size()), elements_);
   Begin(Operation::kPull, step);
   target_ = parameters;
-  for (ShardSide& side : shards_) side.pulled = 0;
-  Ask();
+  for (ShardSide& side : shards_) {
+    side.pulled = 0;
+    side.waits = true;
+    side.asks = !(side.asked && side.pushed_step == step);
+  }
 }
 
 PsFrame ClientCore::Header(PsKind kind, size_t shard) const {
@@ -150,8 +153,30 @@ ClientFrame ClientCore::NextChunk(size_t shard) {
   PsFrame header = Header(operation_ == Operation::kInit ? INIT : PUSH, shard);
   header.set_offset(begin);
   header.set_total(side.values.count());
-  if (operation_ == Operation::kPush) header.set_base(round_min());
+  if (operation_ == Operation::kPush) {
+    header.set_base(round_min());
+    header.set_pulls(CountPushed(&side, count));
+  }
   return {std::move(header), side.values.Gather(source_, source_offset_, begin, count)};
+}
+
+// Tables' rows may be pulled alone, which a push knows nothing of.
+bool ClientCore::PullsWithPush() const {
+  return options_.layout.rules.mode == PsMode::kSync && options_.layout.row_elements.empty();
+}
+
+// Whether the step's last chunk of the shard goes out.
+bool ClientCore::CountPushed(ShardSide* side, int64_t count) const {
+  if (std::exchange(side->pushed_step, step_) != step_) side->pushed = 0;
+  side->pushed += count;
+  side->asked = PullsWithPush() && side->pushed == side->values.count();
+  return side->asked;
+}
+
+bool ClientCore::TakesLater(const PsFrame& header) const {
+  const auto shard = static_cast<size_t>(header.shard());
+  return header.kind() == PARAMETERS && operation_ == Operation::kPush && dead_.ok() &&
+         shard < shards_.size() && shards_[shard].asked && header.step() == step_;
 }
 
 absl::Status ClientCore::OnFrame(int32_t server, const Frame& frame) {

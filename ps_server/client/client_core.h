@@ -10,11 +10,13 @@
 // Resume says. Pushing a step again that a shard has is safe: it is counted there, not applied.
 // Rows of a table (core/rows.h) go to the shards that hold them, in the order of their numbers;
 // each shard with a part of the table hears of the push and of the pull, so that its step is
-// through. Values travel in the wire's dtype; what is sent is converted when it is asked for, what
-// arrives goes straight to its place. Errors: what a server refuses, with its reason and whom it
-// blames; Internal for frames out of turn (another epoch, a version that goes back, parameters of
-// another step); DataLoss for a server without what it had acknowledged. After an error the core is
-// dead. Units: elements. Pure: no I/O, no threads, no clock.
+// through. In SYNC without tables a step's last chunk asks for the reply, too, whose bits do not
+// depend on when it is asked for; parameters that come before the pull, which says where they go,
+// TakesLater. Values travel in the wire's dtype; what is sent is converted when it is asked for,
+// what arrives goes straight to its place. Errors: what a server refuses, with its reason and whom
+// it blames; Internal for frames out of turn (another epoch, a version that goes back, parameters
+// of another step); DataLoss for a server without what it had acknowledged. After an error the core
+// is dead. Units: elements. Pure: no I/O, no threads, no clock.
 #pragma once
 
 #include <cstdint>
@@ -91,6 +93,9 @@ class ClientCore {
   // While Hello runs: the stream to `server` is a new one, its shards are greeted again.
   void HelloAgain(int32_t server);
   std::optional<ClientFrame> Next(int32_t server);
+  // Parameters of the step that is being pushed: to be offered again once its pull has begun.
+  bool TakesLater(const PsFrame& header) const;
+  // REQUIRES: !TakesLater(frame.header).
   absl::Status OnFrame(int32_t server, const Frame& frame);
   bool done() const;
   // What the operation waits for, in words, and the servers it waits for; none when done.
@@ -135,8 +140,11 @@ class ClientCore {
     ShardValues values;
     bool initialized = false;  // from here: what its WELCOME said
     int64_t applied = 0;
-    int64_t version = 0;  // newest given to this worker
-    int64_t round = 0;    // K_OF_N: of that one
+    int64_t version = 0;      // newest given to this worker
+    int64_t round = 0;        // K_OF_N: of that one
+    int64_t pushed_step = 0;  // of the last chunk that was sent
+    int64_t pushed = 0;       // elements of that step
+    bool asked = false;       // with them, for its parameters
     // Of the operation:
     bool asks = false;                  // its HELLO or PULL has to go out
     bool waits = false;                 // for its WELCOME or parameters
@@ -154,6 +162,8 @@ class ClientCore {
   absl::Status Take(int32_t server, const Frame& frame);
   absl::Status OnWelcome(int32_t server, const PsFrame& header);
   absl::Status OnParameters(int32_t server, const Frame& frame);
+  bool PullsWithPush() const;
+  bool CountPushed(ShardSide* side, int64_t count) const;
   bool Expects(int32_t server, const Frame& frame) const;
   bool Pending(const ShardSide& side) const {
     return side.asks || side.waits || side.rows.due || side.unsent.begin < side.unsent.end;

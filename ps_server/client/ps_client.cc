@@ -73,7 +73,7 @@ class GrpcPsClient final : public PsClient {
   absl::Status Run(const Wait& wait);
   void FillWindows();
   absl::StatusOr<int64_t> RoundTripNs(int64_t payload_bytes, const Wait& wait);
-  absl::Status OnFrame(size_t index, const Frame& frame);
+  absl::StatusOr<bool> OnFrame(size_t index, const Frame& frame);
   absl::Status OnPong(size_t index, const Frame& frame);
 
   const PsClientOptions options_;
@@ -146,7 +146,9 @@ absl::Status GrpcPsClient::Push(int64_t step, int64_t offset, std::span<const fl
 absl::Status GrpcPsClient::Pull(int64_t step, std::span<float> parameters) {
   RETURN_IF_ERROR(streams_.check());
   core_.Pull(step, parameters);
-  return Run(StartSync(absl::StrCat("pull of step ", step), options_.limits.answer_grace_ms));
+  const Wait wait = StartSync(absl::StrCat("pull of step ", step), options_.limits.answer_grace_ms);
+  RETURN_IF_ERROR(streams_.OfferKept(wait));
+  return Run(wait);
 }
 
 absl::Status GrpcPsClient::PushRows(int64_t step, int32_t tensor, std::span<const int64_t> rows,
@@ -209,9 +211,11 @@ absl::StatusOr<int64_t> GrpcPsClient::RoundTripNs(int64_t payload_bytes, const W
   return clock_.NowNs() - start_ns;
 }
 
-absl::Status GrpcPsClient::OnFrame(size_t index, const Frame& frame) {
-  if (frame.header.kind() == PONG) return OnPong(index, frame);
-  return core_.OnFrame(core_.servers()[index], frame);
+absl::StatusOr<bool> GrpcPsClient::OnFrame(size_t index, const Frame& frame) {
+  if (core_.TakesLater(frame.header)) return false;
+  RETURN_IF_ERROR(frame.header.kind() == PONG ? OnPong(index, frame)
+                                              : core_.OnFrame(core_.servers()[index], frame));
+  return true;
 }
 
 absl::Status GrpcPsClient::OnPong(size_t index, const Frame& frame) {

@@ -67,8 +67,7 @@ void ServerStream::Finish() {
   io_->Finish(&final_, &finish_);
 }
 
-absl::Status ServerStream::OnEvent(Op op, bool ok,
-                                   const std::function<absl::Status(const Frame&)>& on_frame) {
+absl::Status ServerStream::OnEvent(Op op, bool ok, const OnFrame& on_frame) {
   switch (op) {
     case Op::kStart:
       started_ = ok;
@@ -80,7 +79,10 @@ absl::Status ServerStream::OnEvent(Op op, bool ok,
       WriteNext();
       break;
     case Op::kRead:
-      if (ok) return OnRead(on_frame);
+      if (ok) {
+        CountReceived();
+        return OnRead(on_frame);
+      }
       broken_ = true;
       Finish();
       break;
@@ -98,21 +100,26 @@ absl::Status ServerStream::OnEvent(Op op, bool ok,
   return absl::OkStatus();
 }
 
-absl::Status ServerStream::OnRead(const std::function<absl::Status(const Frame&)>& on_frame) {
+void ServerStream::CountReceived() {
+  traffic_.received_bytes += static_cast<int64_t>(incoming_.Length());
+  ++traffic_.received_messages;
+}
+
+absl::Status ServerStream::OnRead(const OnFrame& on_frame) {
   ReceivedBytes received;
   if (!Unpack(incoming_, &received)) {
     return absl::InternalError(absl::StrCat(name_, " sent a message that gRPC cannot unpack"));
   }
-  traffic_.received_bytes += static_cast<int64_t>(incoming_.Length());
-  ++traffic_.received_messages;
   const absl::StatusOr<Frame> frame = DecodeFrame(received.pieces);
   if (!frame.ok()) {
     return absl::InternalError(absl::StrCat(name_, " sent a ", frame.status().message()));
   }
-  absl::Status status = on_frame(*frame);
+  ASSIGN_OR_RETURN(const bool taken, on_frame(*frame));
+  kept_ = !taken;
+  if (kept_) return absl::OkStatus();
   incoming_.Clear();
-  if (status.ok()) ReadNext();
-  return status;
+  ReadNext();
+  return absl::OkStatus();
 }
 
 absl::Status ServerStream::Ended() const {

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/socket.h"
 #include "base/sync.h"
 #include "base/traffic.h"
@@ -64,8 +65,14 @@ class ServerStream {
 
   // `payload` must stay as it is until LentMemory has it back.
   void Send(const PsFrame& header, Bytes payload);
-  // Handles one event. `on_frame` gets a frame that was read. Not OK: the stream has ended.
-  absl::Status OnEvent(Op op, bool ok, const std::function<absl::Status(const Frame&)>& on_frame);
+  // Gets a frame that was read; false: too early, the stream keeps it and reads no further.
+  using OnFrame = std::function<absl::StatusOr<bool>(const Frame&)>;
+  // Handles one event. Not OK: the stream has ended.
+  absl::Status OnEvent(Op op, bool ok, const OnFrame& on_frame);
+  // Offers a frame that was too early again.
+  absl::Status Offer(const OnFrame& on_frame) {
+    return kept_ ? OnRead(on_frame) : absl::OkStatus();
+  }
   void Cancel() { context_.TryCancel(); }
 
   int64_t queued() const { return static_cast<int64_t>(queue_.size()); }
@@ -77,7 +84,8 @@ class ServerStream {
   void ReadNext();
   void WriteNext();
   void Finish();
-  absl::Status OnRead(const std::function<absl::Status(const Frame&)>& on_frame);
+  void CountReceived();
+  absl::Status OnRead(const OnFrame& on_frame);
   absl::Status Ended() const;
 
   const std::string member_;
@@ -96,6 +104,7 @@ class ServerStream {
   bool writing_ = false;
   bool broken_ = false;
   bool finishing_ = false;
+  bool kept_ = false;  // incoming_ is a frame that was too early
   grpc::Status final_;
   Traffic traffic_;
 };

@@ -93,6 +93,15 @@ absl::Status StreamSet::Turn(const Wait& wait, const std::function<Awaited()>& a
   return status.ok() ? status : Fail(status, wait);
 }
 
+absl::Status StreamSet::OfferKept(const Wait& wait) {
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const absl::Status status =
+        slots_[i].stream->Offer([&](const Frame& frame) { return on_frame_(i, frame); });
+    if (!status.ok()) return Fail(status, wait);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status StreamSet::Handle(const ServerStream::Tag& tag, bool ok) {
   const auto slot = std::find_if(slots_.begin(), slots_.end(),
                                  [&](const Slot& s) { return s.stream.get() == tag.stream; });

@@ -44,8 +44,8 @@ class StreamSet {
     std::string what;
     std::vector<std::string> servers;  // who have to do something, "server 1"
   };
-  // `index`: of the stream, in the order of Add.
-  using OnFrame = std::function<absl::Status(size_t index, const Frame& frame)>;
+  // `index`: of the stream, in the order of Add. False: too early, OfferKept brings it again.
+  using OnFrame = std::function<absl::StatusOr<bool>(size_t index, const Frame& frame)>;
   using OnReopened = std::function<void(size_t index)>;
 
   // `clock` and `abort` must outlive the set.
@@ -67,6 +67,7 @@ class StreamSet {
                  int64_t grace_ms) const;
   // Handles one event, or returns after a short while without one.
   absl::Status Turn(const Wait& wait, const std::function<Awaited()>& awaited);
+  absl::Status OfferKept(const Wait& wait);
   const absl::Status& check() const { return failed_; }
 
   Traffic traffic() const;

@@ -122,7 +122,7 @@ absl::Status Exchange::FromWorker(int64_t stream, StreamState* state, const Fram
       Drive(seat, ShardEvent(InitEvent{id, chunk}), stream);
       return absl::OkStatus();
     case PUSH:
-      return OnPush(stream, seat, frame);
+      return OnPush(stream, state, seat, frame);
     case PULL:
       return OnPull(stream, state, seat, frame);
     default:
@@ -131,7 +131,7 @@ absl::Status Exchange::FromWorker(int64_t stream, StreamState* state, const Fram
   }
 }
 
-absl::Status Exchange::OnPush(int64_t stream, Seat* seat, const Frame& frame) {
+absl::Status Exchange::OnPush(int64_t stream, StreamState* state, Seat* seat, const Frame& frame) {
   const PsFrame& header = frame.header;
   const UpdateId id = {header.worker(), header.incarnation(), header.step(), header.shard()};
   const ShardChunk chunk = {header.offset(), header.total(), frame.payload};
@@ -150,7 +150,12 @@ absl::Status Exchange::OnPush(int64_t stream, Seat* seat, const Frame& frame) {
   } else if (rows.has_value() && Alive(stream)) {
     counters_.rows_pushed += static_cast<int64_t>(rows->rows.size());
   }
-  return absl::OkStatus();
+  if (!header.pulls() || !Alive(stream)) return absl::OkStatus();
+  // A chunk that comes twice asks once.
+  if (std::exchange(state->pulled[header.shard()], header.step()) == header.step()) {
+    return absl::OkStatus();
+  }
+  return OnPull(stream, state, seat, frame);
 }
 
 absl::StatusOr<ShardRows> Exchange::RowsOf(const Seat& seat, const Frame& frame) {

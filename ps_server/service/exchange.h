@@ -11,6 +11,7 @@
 //             a predecessor: `layout` is the copy's marks() (replication.h)
 //   REPLICATE one Replicate message (core/replication.h) in chunks; `replicated` on the first says
 //             what it is, offset and total count elements; version is that of its update
+//   PUSH        with `pulls`: and the PULL of its step
 //   PUSH, PULL  with `rows`: about rows of a table alone (wire/row_frame.h); a pull may come in
 //   several
 //             frames, the reply is the rows in the order of their numbers
@@ -141,6 +142,7 @@ class Exchange {
     int32_t index = -1;           // of the worker, or server
     int64_t incarnation = 0;
     std::map<int32_t, int> owed;  // by greeted shard: replies that the transport does not have
+    std::map<int32_t, int64_t> pulled;  // by shard: the last step whose push was its pull, too
     bool owes_pong = false;
     std::map<int32_t, Assembly> parts;  // by shard: what a predecessor's chunks make
     bool closing = false;
@@ -159,7 +161,7 @@ class Exchange {
   bool Alive(int64_t stream) const;
   absl::Status Dispatch(int64_t stream, StreamState* state, const Frame& frame);
   absl::Status FromWorker(int64_t stream, StreamState* state, const Frame& frame);
-  absl::Status OnPush(int64_t stream, Seat* seat, const Frame& frame);
+  absl::Status OnPush(int64_t stream, StreamState* state, Seat* seat, const Frame& frame);
   absl::Status OnPull(int64_t stream, StreamState* state, Seat* seat, const Frame& frame);
   absl::StatusOr<ShardRows> RowsOf(const Seat& seat, const Frame& frame);
   absl::StatusOr<bool> OnRowPull(Seat* seat, const Frame& frame);
