@@ -21,13 +21,46 @@ struct Arrays {
   int64_t count;
 };
 
+// The mean of a sum. A power of two divides as its reciprocal multiplies, bit for bit, in a tenth
+// of the time.
+struct Quotient {
+  float divisor;
+  LOCKSTEP_INLINE float Of(float sum) const { return sum / divisor; }
+};
+struct Product {
+  float factor;
+  LOCKSTEP_INLINE float Of(float sum) const { return sum * factor; }
+};
+template <typename Use>
+void WithMean(float divisor, const Use& use) {
+  int exponent = 0;
+  const float reciprocal = 1.0F / divisor;
+  if (std::frexp(divisor, &exponent) == 0.5F && std::isnormal(reciprocal)) {
+    return use(Product{reciprocal});
+  }
+  use(Quotient{divisor});
+}
+
+template <typename Mean>
 struct SgdKernel {
-  LOCKSTEP_INLINE static void Run(OptimizerOptions options, Arrays a) {
+  LOCKSTEP_INLINE static void Run(OptimizerOptions options, Mean mean, Arrays a) {
     for (int64_t i = 0; i < a.count; ++i) {
-      const float g = Load<float>(a.gradient_sum, i) / options.divisor;
+      const float g = mean.Of(Load<float>(a.gradient_sum, i));
       const float v = CanonicalNan(options.momentum * Load<float>(a.state, i) + g);
       const float w = Load<float>(a.parameters, i) - options.learning_rate * v;
       Store(a.state, i, v);
+      Store(a.updated, i, CanonicalNan(w));
+    }
+  }
+};
+
+// Momentum 0: no state to read or write.
+template <typename Mean>
+struct PlainSgdKernel {
+  LOCKSTEP_INLINE static void Run(OptimizerOptions options, Mean mean, Arrays a) {
+    for (int64_t i = 0; i < a.count; ++i) {
+      const float g = mean.Of(Load<float>(a.gradient_sum, i));
+      const float w = Load<float>(a.parameters, i) - options.learning_rate * g;
       Store(a.updated, i, CanonicalNan(w));
     }
   }
@@ -45,15 +78,16 @@ Corrections CorrectionsAt(const OptimizerOptions& options, int64_t step) {
   return {over(options.beta1), over(options.beta2)};
 }
 
-template <bool kDecoupled>  // ADAMW: the decay is no part of the gradient
+template <typename Mean, bool kDecoupled>  // ADAMW: the decay is no part of the gradient
 struct AdamKernel {
-  LOCKSTEP_INLINE static void Run(OptimizerOptions options, Corrections corrections, Arrays a) {
+  LOCKSTEP_INLINE static void Run(OptimizerOptions options, Mean mean, Corrections corrections,
+                                  Arrays a) {
     const float rest1 = 1.0F - options.beta1;
     const float rest2 = 1.0F - options.beta2;
     const float shrink = kDecoupled ? options.learning_rate * options.weight_decay : 0.0F;
     for (int64_t i = 0; i < a.count; ++i) {
       const float w = Load<float>(a.parameters, i);
-      float g = Load<float>(a.gradient_sum, i) / options.divisor;
+      float g = mean.Of(Load<float>(a.gradient_sum, i));
       if (!kDecoupled) g += options.weight_decay * w;
       const float m = CanonicalNan(options.beta1 * Load<float>(a.state, i) + rest1 * g);
       const float v =
@@ -84,17 +118,22 @@ void OptimizerStep(const OptimizerOptions& options, int64_t step, const float* g
                          reinterpret_cast<const std::byte*>(parameters),
                          reinterpret_cast<std::byte*>(updated),
                          count};
-  switch (options.kind) {
-    case OptimizerKind::kSgd:
-      return numeric::Dispatch<SgdKernel>(isa, options, arrays);
-    case OptimizerKind::kAdam:
-      return numeric::Dispatch<AdamKernel<false>>(isa, options, CorrectionsAt(options, step),
-                                                  arrays);
-    case OptimizerKind::kAdamW:
-      return numeric::Dispatch<AdamKernel<true>>(isa, options, CorrectionsAt(options, step),
-                                                 arrays);
-  }
-  CHECK(false) << "no such optimizer: " << static_cast<int>(options.kind);
+  WithMean(options.divisor, [&](auto mean) {
+    using Mean = decltype(mean);
+    switch (options.kind) {
+      case OptimizerKind::kSgd:
+        return options.momentum == 0.0F
+                   ? numeric::Dispatch<PlainSgdKernel<Mean>>(isa, options, mean, arrays)
+                   : numeric::Dispatch<SgdKernel<Mean>>(isa, options, mean, arrays);
+      case OptimizerKind::kAdam:
+        return numeric::Dispatch<AdamKernel<Mean, false>>(isa, options, mean,
+                                                          CorrectionsAt(options, step), arrays);
+      case OptimizerKind::kAdamW:
+        return numeric::Dispatch<AdamKernel<Mean, true>>(isa, options, mean,
+                                                         CorrectionsAt(options, step), arrays);
+    }
+    CHECK(false) << "no such optimizer: " << static_cast<int>(options.kind);
+  });
 }
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 // optimizer.h: one step of an optimizer over a range of the flat parameter space, as PyTorch does
 // it. With g = gradient_sum / divisor and t the step, from 1:
-//   SGD    v = momentum v + g;  w = w - learning_rate v            (no dampening, no Nesterov)
+//   SGD    v = momentum v + g;  w = w - learning_rate v            (no dampening, no Nesterov);
+//          momentum 0: v is g, the state stays as it is
 //   ADAM   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g g;
 //          w = w - learning_rate (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon)
 //          weight_decay is added to the gradient: g + weight_decay w

@@ -167,10 +167,14 @@ bool ClientCore::PullsWithPush() const {
 
 // Whether the step's last chunk of the shard goes out.
 bool ClientCore::CountPushed(ShardSide* side, int64_t count) const {
-  if (std::exchange(side->pushed_step, step_) != step_) side->pushed = 0;
+  if (std::exchange(side->pushed_step, step_) != step_) {
+    side->pushed = 0;
+    side->asked = false;
+  }
   side->pushed += count;
-  side->asked = PullsWithPush() && side->pushed == side->values.count();
-  return side->asked;
+  if (!PullsWithPush() || side->asked || side->pushed != side->values.count()) return false;
+  side->asked = true;
+  return true;
 }
 
 bool ClientCore::TakesLater(const PsFrame& header) const {

@@ -151,10 +151,9 @@ absl::Status Exchange::OnPush(int64_t stream, StreamState* state, Seat* seat, co
     counters_.rows_pushed += static_cast<int64_t>(rows->rows.size());
   }
   if (!header.pulls() || !Alive(stream)) return absl::OkStatus();
-  // A chunk that comes twice asks once.
-  if (std::exchange(state->pulled[header.shard()], header.step()) == header.step()) {
-    return absl::OkStatus();
-  }
+  int64_t& pulled = state->pulled[header.shard()];
+  if (header.step() <= pulled) return absl::OkStatus();  // a chunk that comes twice asks once
+  pulled = header.step();
   return OnPull(stream, state, seat, frame);
 }
 

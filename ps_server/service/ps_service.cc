@@ -1,8 +1,6 @@
 #include "ps_server/service/ps_service.h"
 
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
-#include <grpcpp/health_check_service_interface.h>
 
 #include <map>
 #include <thread>
@@ -11,6 +9,7 @@
 #include "base/status.h"
 #include "base/sync.h"
 #include "ps_server/service/call.h"
+#include "ps_server/service/onlookers.h"
 #include "ps_server/wire/grpc_frame.h"
 
 namespace lockstep {
@@ -28,6 +27,8 @@ class GrpcPsService final : public PsService {
   GrpcPsService(const PsServiceOptions& options, const Clock& clock)
       : token_(options.token),
         frame_bytes_max_(options.frame_bytes_max),
+        clock_(clock),
+        onlookers_(clock),
         exchange_(options.token, options.events, clock) {
     exchange_.set_crash_hook(options.crash);
   }
@@ -69,6 +70,8 @@ class GrpcPsService final : public PsService {
 
   const std::string token_;
   const int64_t frame_bytes_max_;
+  const Clock& clock_;
+  Onlookers onlookers_;  // of the polling thread
   AcceptedCall::Service service_;
   std::unique_ptr<grpc::ServerCompletionQueue> queue_;
   std::unique_ptr<grpc::Server> server_;
@@ -88,8 +91,6 @@ absl::Status GrpcPsService::Open(const PsServiceOptions& options) {
   // gRPC says only that it failed; a socket of our own says why.
   RETURN_IF_ERROR(Annotate(Listen({options.host, 0}).status(), "parameter server"));
 
-  grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   for (const auto& [name, value] : ChannelSettings(options.frame_bytes_max)) {
     builder.AddChannelArgument(name, value);
@@ -97,21 +98,19 @@ absl::Status GrpcPsService::Open(const PsServiceOptions& options) {
   // Floats do not shrink, and a small compressed message could unpack to any size.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
-  // Health and reflection are answered by this one thread; the exchange has its own.
-  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
-  builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
-  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
   int port = 0;
   builder.AddListeningPort(Endpoint{options.host, 0}.ToString(), grpc::InsecureServerCredentials(),
                            &port);
   builder.RegisterService(&service_);
   queue_ = builder.AddCompletionQueue();
+  onlookers_.Register(&builder);
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || port == 0) {
     return absl::InternalError(
         absl::StrCat("parameter server: gRPC cannot listen on ", options.host));
   }
   endpoint_ = {options.host, static_cast<uint16_t>(port)};
+  onlookers_.Start();
   {
     MutexLock lock(&mu_);
     AcceptNext();
@@ -121,7 +120,12 @@ absl::Status GrpcPsService::Open(const PsServiceOptions& options) {
 }
 
 void GrpcPsService::Poll() {
+  int64_t looked_ns = 0;
   for (;;) {
+    if (clock_.NowNs() - looked_ns >= kTickMs * kNsPerMs) {
+      onlookers_.Poll();
+      looked_ns = clock_.NowNs();
+    }
     void* tag = nullptr;
     bool ok = false;
     const auto next = queue_->AsyncNext(&tag, &ok, AfterMs(kTickMs));
@@ -201,6 +205,7 @@ void GrpcPsService::Shutdown() {
   if (server_ != nullptr) server_->Shutdown(AfterMs(0));
   if (queue_ != nullptr) queue_->Shutdown();
   if (thread_.joinable()) thread_.join();
+  onlookers_.Shutdown();
   MutexLock lock(&mu_);
   exchange_.Report();
 }

@@ -22,9 +22,9 @@ void ReferenceSgd(const OptimizerOptions& options, float gradient_sum, float* fi
                   float* parameter) {
   volatile float g = gradient_sum / options.divisor;
   volatile float kept = options.momentum * *first;
-  volatile float v = kept + g;
-  *first = Canonical(v);
-  volatile float change = options.learning_rate * *first;
+  volatile float v = options.momentum == 0.0F ? g : kept + g;
+  if (options.momentum != 0.0F) *first = Canonical(v);
+  volatile float change = options.learning_rate * Canonical(v);
   volatile float w = *parameter - change;
   *parameter = Canonical(w);
 }
@@ -63,11 +63,14 @@ void ReferenceAdam(const OptimizerOptions& options, int64_t step, float gradient
   *parameter = Canonical(w);
 }
 
-OptimizerOptions OptionsOf(OptimizerKind kind) {
+// Each variant takes another way: with and without momentum, a divisor that is a power of two and
+// one that is not.
+OptimizerOptions OptionsOf(OptimizerKind kind, int64_t variant = 0) {
   const bool sgd = kind == OptimizerKind::kSgd;
+  constexpr float kDivisors[] = {3.0F, 4.0F, 1.0F, 0x1p-126F, 0x1p127F};
   return {.learning_rate = 0.1F,
-          .momentum = sgd ? 0.9F : 0.0F,
-          .divisor = 3.0F,
+          .momentum = sgd && variant % 2 == 0 ? 0.9F : 0.0F,
+          .divisor = kDivisors[variant % 5],
           .kind = kind,
           .beta1 = 0.9F,
           .beta2 = 0.999F,
@@ -99,8 +102,8 @@ float* At(ShiftedArray<float>* array, int64_t index) {
 
 // One call for a range, or two, at any address, in place or to another place: the same bits.
 TEST_P(OptimizerTest, EveryLengthSplitAndAddressGivesTheReferenceBits) {
-  const OptimizerOptions options = OptionsOf(kind());
   for (int64_t count = 0; count <= 200; ++count) {
+    const OptimizerOptions options = OptionsOf(kind(), count);
     const int64_t split = count / 3;
     const int64_t step = 1 + count % 7;
     const auto seed = static_cast<uint64_t>(count);

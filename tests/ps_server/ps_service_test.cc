@@ -1,12 +1,17 @@
 // Real servers and clients over loopback: what must work.
 #include "ps_server/service/ps_service.h"
 
+#include <google/protobuf/descriptor.pb.h>
 #include <gtest/gtest.h>
 
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "proto/health.pb.h"
+#include "proto/reflection.pb.h"
+#include "ps_server/service/onlooker_answers.h"
+#include "ps_server/service/onlookers.h"
 #include "tests/ps_server/cluster.h"
 #include "tests/ps_server/raw_stream.h"
 
@@ -179,9 +184,53 @@ TEST(PsService, TheTokenIsAsked) {
 
 TEST(PsService, SaysThatItIsHealthy) {
   Cluster cluster({});
-  RawStream health(cluster.service(0).endpoint(), "/grpc.health.v1.Health/Check");
+  const Endpoint& endpoint = cluster.service(0).endpoint();
+  RawStream health(endpoint, kHealthMethod);
   EXPECT_TRUE(health.Write(""));
   EXPECT_EQ(health.Read(), "\x08\x01");  // status: SERVING
+  RawStream unknown(endpoint, kHealthMethod);
+  grpc::health::v1::HealthCheckRequest request;
+  request.set_service("lockstep.Other");
+  EXPECT_TRUE(unknown.Write(request.SerializeAsString()));
+  EXPECT_EQ(unknown.Read(), "");
+  EXPECT_EQ(unknown.Finish().error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+// More than can be served at a time, and ones that say nothing: nobody is shut out for good.
+TEST(PsService, ManyOnlookersAreServedInTurn) {
+  Cluster cluster({});
+  const Endpoint& endpoint = cluster.service(0).endpoint();
+  for (size_t i = 0; i < 2 * kOnlookersMax; ++i) {
+    RawStream health(endpoint, kHealthMethod);
+    EXPECT_TRUE(health.Write(""));
+    EXPECT_EQ(health.Read(), "\x08\x01") << i;
+  }
+}
+
+TEST(PsService, ShowsWhatItServes) {
+  using grpc::reflection::v1alpha::ServerReflectionRequest;
+  using grpc::reflection::v1alpha::ServerReflectionResponse;
+  Cluster cluster({});
+  RawStream stream(cluster.service(0).endpoint(), kReflectionMethod);
+  const auto ask = [&stream](const ServerReflectionRequest& request) {
+    EXPECT_TRUE(stream.Write(request.SerializeAsString()));
+    ServerReflectionResponse response;
+    EXPECT_TRUE(response.ParseFromString(stream.Read()));
+    return response;
+  };
+  ServerReflectionRequest request;
+  request.set_list_services("");
+  EXPECT_EQ(ask(request).list_services_response().service(0).name(), "lockstep.ParameterServer");
+  request.set_file_containing_symbol("lockstep.ParameterServer.Exchange");
+  ServerReflectionResponse file = ask(request);
+  ASSERT_EQ(file.file_descriptor_response().file_descriptor_proto_size(), 1);
+  google::protobuf::FileDescriptorProto proto;
+  ASSERT_TRUE(proto.ParseFromString(file.file_descriptor_response().file_descriptor_proto(0)));
+  EXPECT_EQ(proto.name(), "proto/parameter_server.proto");
+  request.set_file_by_filename("proto/parameter_server.proto");
+  EXPECT_EQ(ask(request).file_descriptor_response().file_descriptor_proto_size(), 1);
+  request.set_file_containing_symbol("lockstep.Nothing");
+  EXPECT_EQ(ask(request).error_response().error_message(), "'lockstep.Nothing' is not known here");
 }
 
 }  // namespace
