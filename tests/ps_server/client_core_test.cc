@@ -101,6 +101,65 @@ TEST_F(ClientCoreTest, IsThroughWithAPushOnceTheLastFrameIsTaken) {
   EXPECT_EQ(core.Next(0), std::nullopt);
 }
 
+// SYNC: one version a step, whenever it is asked for.
+TEST_F(ClientCoreTest, TheLastChunkOfAStepAsksForTheParameters) {
+  ClientCore& core = Welcomed({});
+  const std::vector<float> gradients(3'072, 1.0F);
+  const auto push = [&](int64_t offset, size_t count) {
+    EXPECT_THAT(core.Push(1, offset, std::span(gradients).first(count)), IsOk());
+    std::vector<bool> pulls;
+    for (const ClientFrame& frame : TakeAll()) pulls.push_back(frame.header.pulls());
+    return pulls;
+  };
+  EXPECT_THAT(push(1'536, 1'536), ElementsAre(false, false));  // of shard 1 [512, 2048)
+  EXPECT_THAT(push(0, 1'536), ElementsAre(true, true));
+  EXPECT_THAT(push(0, 1'024), ElementsAre(false));  // again: it is asked for once
+  std::vector<float> parameters(3'072);
+  core.Pull(1, parameters);
+  EXPECT_THAT(TakeAll(), testing::IsEmpty());
+  ASSERT_THAT(Reply(0, 1, 1, 5.0F), IsOk());
+  ASSERT_THAT(Reply(1, 1, 1, 6.0F), IsOk());
+  EXPECT_TRUE(core.done());
+  EXPECT_EQ(parameters.front(), 5.0F);
+  EXPECT_EQ(parameters.back(), 6.0F);
+}
+
+TEST_F(ClientCoreTest, AReplyThatComesWhileOtherShardsArePushedWaitsForThePull) {
+  ClientCore& core = Welcomed({});
+  const std::vector<float> gradients(3'072, 1.0F);
+  ASSERT_THAT(core.Push(1, 0, std::span(gradients).first(1'024)), IsOk());
+  TakeAll();
+  EXPECT_TRUE(core.TakesLater(Chunk(0, 1, 1, 0)));
+  EXPECT_FALSE(core.TakesLater(Chunk(1, 1, 1, 0))) << "shard 1 was not asked";
+  EXPECT_FALSE(core.TakesLater(Header(REFUSED, 0)));
+  ASSERT_THAT(core.Push(1, 1'024, std::span(gradients).first(2'048)), IsOk());
+  TakeAll();
+  std::vector<float> parameters(3'072);
+  core.Pull(1, parameters);
+  EXPECT_FALSE(core.TakesLater(Chunk(0, 1, 1, 0)));
+  EXPECT_THAT(Reply(0, 1, 1, 5.0F), IsOk());
+}
+
+// Where it matters when one reads, and where rows may be pulled alone, a pull is a frame of its
+// own.
+TEST_F(ClientCoreTest, OtherModesAndTablesAskWhenTheyPull) {
+  CoreCase async;
+  async.rules.mode = PsMode::kAsync;
+  CoreCase table;
+  table.row_elements = {2, 2};
+  for (const CoreCase& test : {async, table}) {
+    ClientCore& core = Welcomed(test);
+    const std::vector<float> gradients(3'072, 1.0F);
+    ASSERT_THAT(core.Push(1, 0, gradients), IsOk());
+    for (const ClientFrame& frame : TakeAll()) EXPECT_FALSE(frame.header.pulls());
+    std::vector<float> parameters(3'072);
+    core.Pull(1, parameters);
+    std::vector<PsKind> kinds;
+    for (const ClientFrame& frame : TakeAll()) kinds.push_back(frame.header.kind());
+    EXPECT_THAT(kinds, ElementsAre(PULL, PULL));
+  }
+}
+
 TEST_F(ClientCoreTest, AnEmptyPushSendsNothing) {
   ClientCore& core = Welcomed({});
   ASSERT_THAT(core.Push(1, elements(), {}), IsOk());

@@ -262,6 +262,29 @@ TEST_F(ExchangeTest, AWorkerMayOweOneReplyOnly) {
   EXPECT_THAT(RefusalOn(10), StatusIs(StatusCode::kResourceExhausted, "pulls again before"));
 }
 
+// The last chunk of a push may ask for the parameters, too: once, though it comes twice.
+TEST_F(ExchangeTest, APushMayBeItsPull) {
+  AdmitAll();
+  for (const int32_t w : {0, 1}) {
+    if (w == 0) Send(10, Data(INIT, 0, 0, std::vector<float>(kCount, 1.0F)));
+    PsFrame push = Data(PUSH, w, 1, std::vector<float>(kCount, 1.0F));
+    push.set_pulls(true);
+    const std::string payload = std::exchange(*push.mutable_payload(), "");
+    const std::string bytes = EncodeHeader(push, static_cast<int64_t>(payload.size())) + payload;
+    SendBytes(10 + w, bytes);
+    SendBytes(10 + w, bytes);
+  }
+  for (const int32_t w : {0, 1}) {
+    const std::vector<Outgoing> out = Out(10 + w);
+    ASSERT_EQ(out.size(), 1U) << "worker " << w;
+    EXPECT_EQ(out[0].header.reason(), "");
+    EXPECT_EQ(out[0].header.kind(), PARAMETERS);
+    EXPECT_EQ(out[0].header.step(), 1);
+    EXPECT_EQ(out[0].header.version(), 1);
+  }
+  EXPECT_EQ(exchange_.counters().duplicates, 2);
+}
+
 TEST_F(ExchangeTest, APushOfAnotherLengthNamesBoth) {
   AdmitAll();
   Send(10, Data(INIT, 0, 0, StartValues(1, kCount)));
