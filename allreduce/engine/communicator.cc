@@ -190,7 +190,8 @@ absl::Status EngineCommunicator::Connect(std::unique_ptr<EngineLibrary> library)
         ASSIGN_OR_RETURN(const std::vector<std::string> addresses, Exchange(address, plan));
         RETURN_IF_ERROR(Meet(plan));
         Wait wait(&session_, plans_.members(), plan.deadline_ns);
-        return library_->Connect(addresses, [&] { return wait.Ask(); });
+        RETURN_IF_ERROR(library_->Connect(addresses, [&] { return wait.Ask(); }));
+        return Meet(plan);  // a rank that failed tells those that did not
       });
   if (status.ok() && !library_->AsksWhileWaiting()) {
     watch_.emplace(abort_, session_.clock(), [library = library_.get()] { library->Cancel(); });

@@ -301,7 +301,8 @@ void NcclLibrary::Abort() {
 // False: the others did not leave with us.
 bool NcclLibrary::Leave() {
   const KeepWaiting by_time;
-  const Bound bound{by_time, clock_.NowNs() + kLeaveMs * kNsPerMs};
+  const int64_t leave_ms = std::min(kLeaveMs, setup_.connect_timeout_ms);
+  const Bound bound{by_time, clock_.NowNs() + leave_ms * kNsPerMs};
   constexpr char kWhat[] = "ncclCommFinalize";
   absl::Status status = ToStatus(api_->comm_finalize(comm_), kWhat);
   if (status.ok()) status = AwaitReady(bound, kWhat);

@@ -156,7 +156,7 @@ Result Begin(Comm* comm, void* stream, std::function<void()> run) {
         [](void* context) {
           const std::unique_ptr<Work> work(static_cast<Work*>(context));
           while (Switches().kernel_hangs == work->comm->rank && !work->comm->aborted) sched_yield();
-          work->run();
+          if (!work->comm->aborted) work->run();
           --work->comm->under_way;
         },
         new Work{comm, run});

@@ -60,6 +60,7 @@ class NcclGroup {
 
   explicit NcclGroup(int n, int64_t sync_timeout_ms = 10'000) : n_(n) {
     limits_ = TestLimits(sync_timeout_ms);
+    limits_.connect_timeout_ms = 500;  // bounds leaving, too
     communicators_.resize(static_cast<size_t>(n));
   }
 
