@@ -276,7 +276,7 @@ absl::Status NcclLibrary::AsyncError(const char* what, bool* ready) const {
 
 absl::Status NcclLibrary::ToStatus(Result result, const char* what) const {
   if (result == kSuccess || result == kInProgress) return absl::OkStatus();
-  const char* const detail = comm_ == nullptr ? nullptr : api_->get_last_error(comm_);
+  const char* const detail = api_->get_last_error(comm_);  // of the thread: null is allowed
   const std::string text =
       absl::StrCat("nccl: rank ", setup_.rank, ", ", what, ": ", api_->get_error_string(result),
                    detail == nullptr || *detail == '\0' ? "" : absl::StrCat(" (", detail, ")"));

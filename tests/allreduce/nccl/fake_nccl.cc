@@ -224,7 +224,9 @@ EXPORTED const char* ncclGetErrorString(Result result) {
   }
 }
 
-EXPORTED const char* ncclGetLastError(Comm* comm) { return comm->error.c_str(); }
+EXPORTED const char* ncclGetLastError(Comm* comm) {
+  return comm == nullptr ? "" : comm->error.c_str();
+}
 
 EXPORTED Result ncclGetUniqueId(UniqueId* id) {
   const int fd = memfd_create("nccl", MFD_CLOEXEC);  // open as long as the process lives
