@@ -52,7 +52,10 @@ TEST(NcclWordsTest, WhoSharesAGpuIsOnAHostOfItsOwn) {
 // What the coordinator sets is what the engine looks for.
 TEST(NcclWordsTest, WhatIsAskedForIsSet) {
   const Nccl nccl = WordsOf(Nccl::RING, Nccl::LL128);
-  const NcclPlace place = NcclPlaceFrom(nccl, {.library = "a file", .variables = {"NCCL_X=1"}});
+  NcclPlace process;
+  process.library = "a file";
+  process.variables = {"NCCL_X=1"};
+  const NcclPlace place = NcclPlaceFrom(nccl, process);
   for (const std::string& required : place.required) {
     EXPECT_THAT(NcclEnvironment(nccl, 0), Contains(required));
   }
