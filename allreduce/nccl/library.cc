@@ -217,8 +217,11 @@ absl::Status NcclLibrary::Transact(const LibraryCall& call, const Transfer& tran
     elements.count = piece.count;
     ToWire(elements, data + piece.first * SizeOf(call.dtype),
            staging.host + piece.staged * wire.element_bytes);
+    if (transfer.in == Share::kAll) continue;
+    RETURN_IF_ERROR(
+        device_->CopyIn(piece.staged * wire.element_bytes, piece.count * wire.element_bytes));
   }
-  if (transfer.in != Share::kNone) RETURN_IF_ERROR(device_->CopyIn(0, bytes));
+  if (transfer.in == Share::kAll) RETURN_IF_ERROR(device_->CopyIn(0, bytes));
   ASSIGN_OR_RETURN(Stream const stream, device_->Stream());
   RETURN_IF_ERROR(
       ToStatus(start(staging.device, static_cast<size_t>(count), stream), "collective"));
