@@ -3,7 +3,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -210,9 +209,6 @@ absl::Status NcclLibrary::Transact(const LibraryCall& call, const Transfer& tran
   ASSIGN_OR_RETURN(const StagingMemory staging, device_->Reserve(bytes));
   auto* const data = static_cast<std::byte*>(call.data);
   WireElements elements{.dtype = call.dtype, .op = wire.keys ? call.op : ReduceOp::kSum};
-  if (transfer.in == Share::kAll && transfer.parts) {
-    std::memset(staging.host, 0, static_cast<size_t>(bytes));  // what pads the parts is summed too
-  }
   for (const Piece& piece : PiecesOf(call, transfer, transfer.in)) {
     elements.count = piece.count;
     ToWire(elements, data + piece.first * SizeOf(call.dtype),
@@ -221,6 +217,7 @@ absl::Status NcclLibrary::Transact(const LibraryCall& call, const Transfer& tran
     RETURN_IF_ERROR(
         device_->CopyIn(piece.staged * wire.element_bytes, piece.count * wire.element_bytes));
   }
+  // In one copy, with what pads the parts: it is summed, too, and nobody looks at it.
   if (transfer.in == Share::kAll) RETURN_IF_ERROR(device_->CopyIn(0, bytes));
   ASSIGN_OR_RETURN(Stream const stream, device_->Stream());
   RETURN_IF_ERROR(

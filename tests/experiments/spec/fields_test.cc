@@ -115,6 +115,7 @@ const std::set<std::string> kAcceptedBlocks = {"data.digits",
                                                "variant.none",
                                                "variant.ps",
                                                "variant.all_reduce",
+                                               "variant.all_reduce.nccl",
                                                "network",
                                                "probe",
                                                "limits",
@@ -191,6 +192,9 @@ class EveryField {
     }
     if (path == "variant[0].all_reduce.servers" || path == "variant[0].all_reduce.placement") {
       set.push_back("variant[0].all_reduce={ algorithm: PS_EXCHANGE }");
+    }
+    if (path.rfind("variant[0].all_reduce.nccl", 0) == 0) {
+      set.push_back("variant[0].all_reduce={ engine: NCCL }");
     }
     if (path == "variant[0].all_reduce.group_size") {
       set.push_back("variant[0].all_reduce={ algorithm: HIERARCHICAL }");
