@@ -118,14 +118,12 @@ TEST_P(NcclFailureTest, AnAbortEndsAKernelThatHangs) {
   NcclGroup group(GetParam());
   group.Connected();
   Switches().kernel_hangs = 0;
-  std::thread stopper;
   const int64_t start_ns = group.clock().NowNs();
-  const auto statuses = group.Run([&](int rank, Communicator& c) {
-    if (rank == 1) {
-      stopper = std::thread([&] { group.abort().Request(absl::CancelledError("stopped")); });
-    }
-    return SumOnes(c);
+  std::thread stopper([&] {
+    while (Switches().kernels < GetParam()) std::this_thread::yield();  // all are in it
+    group.abort().Request(absl::CancelledError("stopped"));
   });
+  const auto statuses = group.Run([](int, Communicator& c) { return SumOnes(c); });
   stopper.join();
   EXPECT_THAT(Since(group, start_ns), Lt(kSoonMs));
   EXPECT_THAT(statuses, Each(StatusIs(absl::StatusCode::kCancelled, "stopped")));

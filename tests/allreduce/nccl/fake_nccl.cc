@@ -155,6 +155,7 @@ Result Begin(Comm* comm, void* stream, std::function<void()> run) {
         host,
         [](void* context) {
           const std::unique_ptr<Work> work(static_cast<Work*>(context));
+          ++Switches().kernels;
           while (Switches().kernel_hangs == work->comm->rank && !work->comm->aborted) sched_yield();
           if (!work->comm->aborted) work->run();
           --work->comm->under_way;

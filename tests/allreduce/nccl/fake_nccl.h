@@ -17,6 +17,7 @@ struct FakeNccl {
   std::atomic<int> aborts = 0;
   std::atomic<int> destroyed = 0;
   std::atomic<int> inits = 0;
+  std::atomic<int> kernels = 0;  // collectives that have begun in a stream
 };
 // extern "C" FakeNccl* FakeNcclSwitches();
 

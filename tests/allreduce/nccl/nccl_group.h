@@ -48,7 +48,8 @@ inline void ResetSwitches() {
                                  &fake.call_blocks, &fake.async_error}) {
     *rank = -1;
   }
-  for (std::atomic<int>* count : {&fake.aborts, &fake.destroyed, &fake.inits}) *count = 0;
+  for (std::atomic<int>* count : {&fake.aborts, &fake.destroyed, &fake.inits, &fake.kernels})
+    *count = 0;
   fake.leaving_hangs = false;
   Gpus().visible = 8;
 }
