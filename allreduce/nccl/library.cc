@@ -219,7 +219,7 @@ absl::Status NcclLibrary::Transact(const LibraryCall& call, const Transfer& tran
   }
   // In one copy, with what pads the parts: it is summed, too, and nobody looks at it.
   if (transfer.in == Share::kAll) RETURN_IF_ERROR(device_->CopyIn(0, bytes));
-  ASSIGN_OR_RETURN(Stream const stream, device_->Stream());
+  ASSIGN_OR_RETURN(void* const stream, device_->Stream());
   RETURN_IF_ERROR(
       ToStatus(start(staging.device, static_cast<size_t>(count), stream), "collective"));
   RETURN_IF_ERROR(AwaitReady(bound, "collective"));
