@@ -1,5 +1,7 @@
 // main.cc: one rank: binds, joins, trains its share of every global batch (a server of PS_EXCHANGE:
 // only sums), stays in step, reports.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
@@ -7,7 +9,9 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "allreduce/transport/tcp.h"
@@ -108,6 +112,15 @@ std::optional<std::string> Variable(const char* name) {
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
+// "NAME=value" of those whose names begin so.
+std::vector<std::string> VariablesOf(const char* prefix) {
+  std::vector<std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (absl::StartsWith(*entry, prefix)) variables.emplace_back(*entry);
+  }
+  return variables;
+}
+
 // Which rank this is, and what the engines of other libraries need to know.
 absl::Status TakePlace(const RankFlags& flags, Arguments* arguments) {
   ASSIGN_OR_RETURN(const RankSource source, FindRank(flags, Variable));
@@ -115,6 +128,7 @@ absl::Status TakePlace(const RankFlags& flags, Arguments* arguments) {
   arguments->world_size = source.world_size;
   if (!flags.rank) std::fprintf(stderr, "%s: %s\n", arguments->role.c_str(), source.text.c_str());
   arguments->engine_place.library_dir = ProgramDir();
+  arguments->engine_place.nccl.variables = VariablesOf("NCCL_");
   const std::optional<std::string> mpi_size = Variable("OMPI_COMM_WORLD_SIZE");
   if (mpi_size && !absl::SimpleAtoi(*mpi_size, &arguments->engine_place.mpi_world_size)) {
     return absl::InvalidArgumentError(
@@ -142,6 +156,9 @@ int Main(int argc, char** argv) {
   app.add_option("--listen", arguments.listen,
                  "address that the other members reach this worker at");
   app.add_option("--token", arguments.token, "the run's shared secret")->envname("LOCKSTEP_TOKEN");
+  app.add_option("--nccl-lib", arguments.engine_place.nccl.library,
+                 "NCCL's file (default libnccl.so.2, where the loader finds it)")
+      ->envname("LOCKSTEP_NCCL_LIB");
   if (const std::optional<int> code = ParseFlags(&app, argc, argv)) return *code;
   if (const absl::Status status = TakePlace(flags, &arguments); !status.ok()) {
     std::fprintf(stderr, "worker: %s\n", absl::StrCat(status.message()).c_str());

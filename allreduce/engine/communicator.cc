@@ -113,7 +113,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> EngineCommunicator::Make(
 }
 
 LibrarySetup EngineCommunicator::SetupOf(const Plans& plans) const {
-  return {plans.rank(), plans.world_size(), options_.host, options_.limits.connect_timeout_ms};
+  return {plans.rank(), plans.world_size(), options_.host, options_.limits.connect_timeout_ms,
+          options_.nccl};
 }
 
 CallDescription EngineCommunicator::Describe(Operation operation, int64_t count, Dtype dtype) {
@@ -188,7 +189,9 @@ absl::Status EngineCommunicator::Connect(std::unique_ptr<EngineLibrary> library)
         RETURN_IF_ERROR(library_->Prepare(&address));
         ASSIGN_OR_RETURN(const std::vector<std::string> addresses, Exchange(address, plan));
         RETURN_IF_ERROR(Meet(plan));
-        return library_->Connect(addresses);
+        Wait wait(&session_, plans_.members(), plan.deadline_ns);
+        RETURN_IF_ERROR(library_->Connect(addresses, [&] { return wait.Ask(); }));
+        return Meet(plan);  // a rank that failed tells those that did not
       });
   if (status.ok() && !library_->AsksWhileWaiting()) {
     watch_.emplace(abort_, session_.clock(), [library = library_.get()] { library->Cancel(); });

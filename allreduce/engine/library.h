@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "allreduce/nccl/place.h"
 #include "base/numeric/dtype.h"
 
 namespace lockstep {
@@ -37,6 +38,7 @@ struct LibrarySetup {
   int world_size = 1;
   std::string host;
   int64_t connect_timeout_ms = 0;
+  NcclPlace nccl = {};
 };
 
 class EngineLibrary {
@@ -47,10 +49,15 @@ class EngineLibrary {
   // True: a call asks keep_waiting. False: it blocks inside, until through, its timeout or Cancel.
   virtual bool AsksWhileWaiting() const = 0;
 
+  // Before anything starts: can it run here, with so many ranks on this machine?
+  // FailedPrecondition: what is missing, and what to do.
+  virtual absl::Status CheckHere(int ranks) = 0;
+
   // What every rank must know of this one before Connect, of the same size on all; may be empty.
   virtual absl::Status Prepare(std::string* address) = 0;
-  // [rank]
-  virtual absl::Status Connect(const std::vector<std::string>& addresses) = 0;
+  // [rank]. `keep_waiting` as in a call; empty: nothing but connect_timeout_ms ends it.
+  virtual absl::Status Connect(const std::vector<std::string>& addresses,
+                               const KeepWaiting& keep_waiting) = 0;
 
   // The library's algorithms for AllReduce, by name; the first is its own choice.
   virtual std::vector<std::string> Algorithms() const = 0;

@@ -10,8 +10,16 @@
 namespace lockstep {
 namespace {
 
-const char* PackagesOf(Engine engine) {
-  return engine == Engine::kMpi ? "openmpi-bin and libopenmpi-dev" : "libgloo-dev";
+const char* NeedsOf(Engine engine) {
+  switch (engine) {
+    case Engine::kMpi:
+      return "the Debian packages openmpi-bin and libopenmpi-dev";
+    case Engine::kGloo:
+      return "the Debian package libgloo-dev";
+    case Engine::kNccl:
+      return "the CUDA toolkit, 12 or later (its nvcc in PATH or /usr/local/cuda/bin)";
+  }
+  return "";
 }
 
 absl::StatusOr<LibraryFactory*> FindFactory(Engine engine, const std::string& library_dir) {
@@ -23,7 +31,7 @@ absl::StatusOr<LibraryFactory*> FindFactory(Engine engine, const std::string& li
     const char* const why = dlerror();
     return absl::FailedPreconditionError(absl::StrCat(
         "engine ", NameOf(engine), " is not here: ", why == nullptr ? "no such symbol" : why,
-        ". Install the Debian packages ", PackagesOf(engine), " and build again"));
+        ". Install ", NeedsOf(engine), " and build again"));
   }
   return reinterpret_cast<LibraryFactory*>(symbol);
 }
@@ -36,6 +44,8 @@ const char* NameOf(Engine engine) {
       return "mpi";
     case Engine::kGloo:
       return "gloo";
+    case Engine::kNccl:
+      return "nccl";
   }
   return "unknown engine";
 }
@@ -46,8 +56,13 @@ std::optional<Engine> EngineNamed(std::string_view name) {
   return it == kEngines.end() ? std::nullopt : std::optional(*it);
 }
 
-absl::Status CheckEngine(Engine engine, const std::string& library_dir) {
-  return FindFactory(engine, library_dir).status();
+absl::Status CheckEngine(Engine engine, const std::string& library_dir, const NcclPlace& nccl,
+                         int ranks) {
+  LibrarySetup setup;
+  setup.nccl = nccl;
+  ASSIGN_OR_RETURN(const std::unique_ptr<EngineLibrary> library,
+                   LoadEngine(engine, library_dir, setup));
+  return library->CheckHere(ranks);
 }
 
 absl::StatusOr<std::unique_ptr<EngineLibrary>> LoadEngine(Engine engine,

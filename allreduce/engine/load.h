@@ -1,6 +1,6 @@
 // load.h: opens the shared object of an engine. It stays loaded: the libraries leave threads and
-// exit handlers behind. Errors: FailedPrecondition, naming the file, the loader's own words and the
-// Debian package to install. Thread-safe.
+// exit handlers behind. Errors: FailedPrecondition, naming the file, the loader's own words and
+// what to install. Thread-safe.
 #pragma once
 
 #include <memory>

@@ -153,6 +153,8 @@ class GlooLibrary final : public EngineLibrary {
 
   bool AsksWhileWaiting() const override { return false; }
 
+  absl::Status CheckHere(int /*ranks*/) override { return absl::OkStatus(); }
+
   absl::Status Prepare(std::string* address) override {
     return Guarded([&] {
       context_ = std::make_shared<MeshContext>(setup_.rank, setup_.world_size);
@@ -161,7 +163,8 @@ class GlooLibrary final : public EngineLibrary {
     });
   }
 
-  absl::Status Connect(const std::vector<std::string>& addresses) override {
+  absl::Status Connect(const std::vector<std::string>& addresses,
+                       const KeepWaiting& /*keep_waiting*/) override {
     return Guarded([&] { context_->Connect(addresses); });
   }
 

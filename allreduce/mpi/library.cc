@@ -133,12 +133,15 @@ class MpiLibrary final : public EngineLibrary {
 
   bool AsksWhileWaiting() const override { return true; }
 
+  absl::Status CheckHere(int /*ranks*/) override { return absl::OkStatus(); }
+
   absl::Status Prepare(std::string* address) override {
     address->clear();
     return absl::OkStatus();
   }
 
-  absl::Status Connect(const std::vector<std::string>& /*addresses*/) override {
+  absl::Status Connect(const std::vector<std::string>& /*addresses*/,
+                       const KeepWaiting& /*keep_waiting*/) override {
     return parent_ == MPI_COMM_NULL ? Start() : Split();
   }
   std::vector<std::string> Algorithms() const override {

@@ -142,6 +142,7 @@ absl::StatusOr<VariantResult> Aggregate(const std::vector<RunRecord>& runs,
   result.set_servers(config.servers());
   result.set_rate(RateOf(config.variant()));
   result.set_ranked(result.mode() != "none");
+  if (config.variant().all_reduce().nccl().share_gpu()) result.set_time_shared(true);
   result.set_addition_order(AdditionOrder(runs));
 
   std::vector<const RunRecord*> all;

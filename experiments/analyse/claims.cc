@@ -92,7 +92,10 @@ Evidence CollectEvidence(const RunFile& run) {
     if (variant.ranked() && !IsSynchronous(variant)) evidence.asynchronous.push_back(&variant);
     if (variant.ranked() && IsSynchronous(variant)) evidence.compared.push_back(&variant);
   }
-  evidence.speed = CompareSpeed(evidence.compared);
+  std::vector<const VariantResult*> timed;
+  std::copy_if(evidence.compared.begin(), evidence.compared.end(), std::back_inserter(timed),
+               [](const VariantResult* variant) { return !variant->time_shared(); });
+  evidence.speed = CompareSpeed(timed);
   return evidence;
 }
 

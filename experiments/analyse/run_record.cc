@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/member/fault_plan.h"
 #include "experiments/spec/size.h"
+#include "worker/sync/nccl_words.h"
 
 namespace lockstep {
 namespace {
@@ -352,6 +353,7 @@ std::string LabelOf(const Variant& variant, int servers) {
       const AllReduceSync& sync = variant.all_reduce();
       if (sync.engine() == AllReduceSync::MPI) return "All-reduce of Open MPI";
       if (sync.engine() == AllReduceSync::GLOO) return "All-reduce of Gloo";
+      if (sync.engine() == AllReduceSync::NCCL) return NcclLabel(sync.nccl());
       return absl::StrCat(
           CollectiveLabel(sync.algorithm()), OfServers(sync, servers),
           sync.link() == AllReduceSync::SHM ? ", shared memory" : "",

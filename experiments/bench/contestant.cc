@@ -180,7 +180,7 @@ class LibraryContestant final : public Contestant {
   }
 
   absl::StatusOr<std::string> Connect(const std::vector<std::string>& addresses) override {
-    RETURN_IF_ERROR(library_->Connect(addresses));
+    RETURN_IF_ERROR(library_->Connect(addresses, /*keep_waiting=*/{}));
     return library_->Version();
   }
 
@@ -260,8 +260,9 @@ absl::StatusOr<std::unique_ptr<Contestant>> MakeContestant(const ContestantOptio
   // Gloo's older algorithms wait as long as connecting may take, whatever a call says.
   ASSIGN_OR_RETURN(
       std::unique_ptr<EngineLibrary> library,
-      LoadEngine(*engine, options.library_dir,
-                 {options.rank, options.world_size, kLoopback, options.limits.sync_timeout_ms}));
+      LoadEngine(
+          *engine, options.library_dir,
+          {options.rank, options.world_size, kLoopback, options.limits.sync_timeout_ms, {}}));
   ASSIGN_OR_RETURN(AlignedMemory memory, AlignedMemory::Make(options.bytes_max));
   return std::make_unique<LibraryContestant>(options, std::move(library), std::move(memory));
 }

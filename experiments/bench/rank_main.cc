@@ -110,7 +110,7 @@ int Main(int argc, char** argv) {
   std::string algorithms;
   bool bind = false;
   app.add_option("--control", control, "unix socket of the launcher")->required();
-  app.add_option("--engine", options.engine, "host, mpi, gloo or roof")->required();
+  app.add_option("--engine", options.engine, "host, mpi, gloo, nccl or roof")->required();
   app.add_option("--link", options.link, "tcp or shm")->required();
   app.add_option("--rank", flags.rank, "this rank; for mpi mpirun says it");
   app.add_option("--world-size", options.world_size, "ranks")->required();

@@ -1,5 +1,6 @@
 #include "experiments/cli/compare.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <functional>
@@ -25,6 +26,7 @@
 #include "experiments/cli/progress.h"
 #include "experiments/cli/results.h"
 #include "experiments/coordinator/run.h"
+#include "worker/sync/nccl_words.h"
 #include "worker/sync/spec_words.h"
 
 namespace lockstep {
@@ -69,6 +71,7 @@ class Comparison {
         clock_(clock),
         abort_(abort),
         program_dir_(arguments.program_dir),
+        nccl_library_(arguments.nccl_library),
         listen_(place.listen),
         results_(place.dir, experiment),
         progress_(stderr, arguments.plain, Kinds(), clock) {}
@@ -94,8 +97,10 @@ class Comparison {
   }
 
   absl::Status ExecuteOne(const RunConfig& config) {
-    const RunOptions options{
-        .program_dir = program_dir_, .listen = listen_, .run_dir = results_.RunDir(config)};
+    const RunOptions options{.program_dir = program_dir_,
+                             .listen = listen_,
+                             .run_dir = results_.RunDir(config),
+                             .nccl_library = nccl_library_};
     last_logs_ = absl::StrCat(options.run_dir, "/logs");
     progress_.BeginRun(config.block() + 1, experiment_.blocks(), experiment_.train().steps());
     const RunOutcome outcome = ExecuteRun(
@@ -111,6 +116,7 @@ class Comparison {
   const Clock& clock_;
   const Abort& abort_;
   const std::string program_dir_;
+  const std::string nccl_library_;
   const Endpoint listen_;
   Results results_;
   Progress progress_;
@@ -134,12 +140,17 @@ absl::StatusOr<int> SayWhatWouldHappen(const CompareArguments& arguments, const 
   return kExitOk;
 }
 
-// Libraries of others that a variant needs, before anything starts.
-absl::Status CheckEngines(const Experiment& experiment, const std::string& program_dir) {
+// Libraries of others that a variant needs, before anything starts. All workers are on this host.
+absl::Status CheckEngines(const Experiment& experiment, const CompareArguments& arguments) {
+  const auto& workers = experiment.workers();
+  const int ranks = workers.empty() ? 1 : *std::max_element(workers.begin(), workers.end());
+  NcclPlace here;
+  here.library = arguments.nccl_library;
   for (const Variant& variant : experiment.variant()) {
-    const AllReduceSync::Engine engine = variant.all_reduce().engine();
-    if (engine == AllReduceSync::HOST) continue;
-    RETURN_IF_ERROR(Annotate(CheckEngine(EngineFrom(engine), program_dir),
+    const AllReduceSync& sync = variant.all_reduce();
+    if (sync.engine() == AllReduceSync::HOST) continue;
+    RETURN_IF_ERROR(Annotate(CheckEngine(EngineFrom(sync.engine()), arguments.program_dir,
+                                         NcclPlaceFrom(sync.nccl(), here), ranks),
                              absl::StrCat("variant \"", variant.name(), "\"")));
   }
   return absl::OkStatus();
@@ -150,7 +161,7 @@ absl::StatusOr<int> Run(const CompareArguments& arguments, const LoadedSpec& loa
   const SignalWatch signals(&abort);
   ASSIGN_OR_RETURN(const Endpoint listen, ParseListen(arguments.listen));
   RETURN_IF_ERROR(CheckListen(listen));
-  RETURN_IF_ERROR(CheckEngines(loaded.experiment, arguments.program_dir));
+  RETURN_IF_ERROR(CheckEngines(loaded.experiment, arguments));
   if (arguments.dry_run) return SayWhatWouldHappen(arguments, loaded, listen);
   const MonotonicClock clock;
   const int64_t start_ns = clock.NowNs();

@@ -71,6 +71,10 @@ void AddCompare(CLI::App* app, CompareArguments* arguments) {
   compare->add_option("--listen", arguments->listen,
                       "HOST[:PORT] of this machine that coordinator and members listen on (default "
                       "127.0.0.1, free ports)");
+  compare
+      ->add_option("--nccl-lib", arguments->nccl_library,
+                   "NCCL's file, for engine NCCL (default libnccl.so.2, where the loader finds it)")
+      ->envname("LOCKSTEP_NCCL_LIB");
   compare->add_flag("--dry-run", arguments->dry_run,
                     "print processes, ports, bytes and a range of time; start and write nothing");
   compare->add_flag("--plain", arguments->plain, "plain progress lines, also on a terminal");

@@ -22,6 +22,7 @@
 #include "experiments/coordinator/processes.h"
 #include "experiments/coordinator/server.h"
 #include "experiments/coordinator/unreached.h"
+#include "worker/sync/nccl_words.h"
 
 namespace lockstep {
 namespace {
@@ -197,8 +198,19 @@ class Run {
     command.insert(command.end(),
                    {"--coordinator", coordinator_->endpoint(), "--listen", options_.listen.host});
     coordinator_->Tick();  // those who have joined already must hear from us
-    return processes_.Spawn(member, command, {absl::StrCat("LOCKSTEP_TOKEN=", token_)},
-                            NextLogPath(member));
+    return processes_.Spawn(member, command, EnvironmentOf(member), NextLogPath(member));
+  }
+
+  std::vector<std::string> EnvironmentOf(const MemberId& member) const {
+    std::vector<std::string> environment = {absl::StrCat("LOCKSTEP_TOKEN=", token_)};
+    const AllReduceSync& sync = config_.variant().all_reduce();
+    if (member.role != WORKER || sync.engine() != AllReduceSync::NCCL) return environment;
+    if (!options_.nccl_library.empty()) {
+      environment.push_back(absl::StrCat("LOCKSTEP_NCCL_LIB=", options_.nccl_library));
+    }
+    const std::vector<std::string> nccl = NcclEnvironment(sync.nccl(), member.index);
+    environment.insert(environment.end(), nccl.begin(), nccl.end());
+    return environment;
   }
 
   RunConfig config_;

@@ -20,6 +20,7 @@ struct RunOptions {
   std::string program_dir;             // holds `worker` and `ps_server`
   Endpoint listen = {"127.0.0.1", 0};  // of the coordinator; members take its host, and free ports
   std::string run_dir;                 // records/ and logs/ are made here
+  std::string nccl_library;            // of the workers; empty: as they find it
 };
 
 struct RunProgress {

@@ -59,6 +59,11 @@ constexpr OurEngines kOurEngines[] = {
 };
 
 void CheckEngine(const Checker& check, const AllReduceSync& sync, const std::string& path) {
+  if (sync.has_nccl() && sync.engine() != AllReduceSync::NCCL) {
+    check.Error(JoinPath(path, "nccl"),
+                absl::StrCat("conflicts with engine ", AllReduceSync::Engine_Name(sync.engine()),
+                             ": only NCCL reads it; write engine: NCCL, or remove nccl"));
+  }
   if (sync.engine() == AllReduceSync::HOST) return;
   for (const OurEngines& row : kOurEngines) {
     if (!row.written(sync)) continue;

@@ -105,13 +105,17 @@ constexpr FieldRule kFieldRules[] = {
     Choice("variant.all_reduce.algorithm",
            "AUTO NAIVE STAR RING TREE DOUBLE_TREE HALVING_DOUBLING RECURSIVE_DOUBLING DIRECT "
            "HIERARCHICAL PS_EXCHANGE"),
-    Choice("variant.all_reduce.engine", "HOST MPI GLOO"),
+    Choice("variant.all_reduce.engine", "HOST MPI GLOO NCCL"),
     Choice("variant.all_reduce.link", "TCP SHM"),
     Range("variant.all_reduce.channels", {1, 16}, "copies of the schedule that share the work"),
     Choice("variant.all_reduce.on_loss", "STOP SHRINK REPLACE"),
     Range("variant.all_reduce.servers", {1, kServersMax}, "ranks that sum", Sweep::kNotBuilt),
     Range("variant.all_reduce.group_size", {1, kWorkersMax}, "ranks of a group"),
     Choice("variant.all_reduce.placement", "SPARE COLOCATED SPLIT"),
+    Block("variant.all_reduce.nccl"),
+    Choice("variant.all_reduce.nccl.algo", "ANY_ALGO RING TREE NVLS NVLS_TREE"),
+    Choice("variant.all_reduce.nccl.proto", "ANY_PROTO LL LL128 SIMPLE"),
+    Choice("variant.all_reduce.nccl.share_gpu", "false true"),
 
     Block("fault"),
     Block("fault.at"),

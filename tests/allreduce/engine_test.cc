@@ -174,7 +174,7 @@ TEST_P(GlooPairTest, AverageOfIntegersIsRefusedByEveryRank) {
 
 TEST(EngineTest, NamesAreThoseOfTheSpec) {
   for (const Engine engine : kEngines) EXPECT_EQ(EngineNamed(NameOf(engine)), engine);
-  EXPECT_EQ(EngineNamed("nccl"), std::nullopt);
+  EXPECT_EQ(EngineNamed("cuda"), std::nullopt);
 }
 
 TEST(EngineTest, AnAbsentLibraryNamesItsPackage) {

@@ -32,6 +32,8 @@ const std::vector<Arrow>& Arrows() {
         "allreduce/host"}},
       {"allreduce/schedule", {"base", "allreduce/schedule"}},
       {"allreduce/cuda", {"base/numeric", "allreduce/schedule", "allreduce/cuda"}},
+      {"allreduce/nccl",
+       {"base", "base/numeric", "allreduce/cuda", "allreduce/engine", "allreduce/nccl"}},
       {"allreduce/transport", {"base", "allreduce/transport"}},
       {"allreduce/host",
        {"base", "base/numeric", "allreduce/schedule", "allreduce/transport", "allreduce/host"}},
@@ -139,6 +141,7 @@ TEST(TidyTest, ArrowRulesRefuseWhatTheyShould) {
   EXPECT_TRUE(forbidden("allreduce/host/executor.cc", "proto/record.pb.h"));
   EXPECT_TRUE(forbidden("ps_server/client/client.cc", "ps_server/service/service.h"));
   EXPECT_TRUE(forbidden("allreduce/cuda/ring.h", "allreduce/host/executor.h"));
+  EXPECT_TRUE(forbidden("allreduce/nccl/library.cc", "allreduce/transport/link.h"));
   EXPECT_TRUE(forbidden("worker/main.cc", "experiments/spec/spec.h"));
   EXPECT_TRUE(forbidden("worker/sync/ps.cc", "ps_server/core/shard.h"));
   EXPECT_TRUE(forbidden("experiments/cli/main.cc", "tests/support/status_matchers.h"));

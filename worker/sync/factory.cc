@@ -21,6 +21,7 @@
 #include "worker/sync/addition_order.h"
 #include "worker/sync/all_reduce.h"
 #include "worker/sync/local.h"
+#include "worker/sync/nccl_words.h"
 #include "worker/sync/ps_synchronizer.h"
 #include "worker/sync/spec_words.h"
 
@@ -115,6 +116,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeEngine(const AllReduceSync& sy
   options.library_dir = context->engine_place.library_dir;
   options.host = group.endpoints[static_cast<size_t>(group.rank)].host;
   options.mpi_world_size = context->engine_place.mpi_world_size;
+  options.nccl = NcclPlaceFrom(sync.nccl(), context->engine_place.nccl);
   options.limits = context->limits;
   group.channels = 1;
   ASSIGN_OR_RETURN(std::unique_ptr<Link> control,

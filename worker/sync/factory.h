@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "allreduce/nccl/place.h"
 #include "allreduce/transport/fault_link.h"
 #include "base/abort.h"
 #include "base/clock.h"
@@ -22,6 +23,7 @@ namespace lockstep {
 struct EnginePlace {
   std::string library_dir;  // the program's folder
   int mpi_world_size = 0;   // as mpirun told it; 0: not started by mpirun
+  NcclPlace nccl;           // its library and variables
 };
 
 struct SyncContext {

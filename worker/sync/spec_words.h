@@ -16,8 +16,9 @@ inline Placement PlacementFrom(AllReduceSync::Placement placement) {
   return static_cast<Placement>(placement);
 }
 
-// REQUIRES: MPI or GLOO.
+// REQUIRES: MPI, GLOO or NCCL.
 inline Engine EngineFrom(AllReduceSync::Engine engine) {
+  if (engine == AllReduceSync::NCCL) return Engine::kNccl;
   return engine == AllReduceSync::MPI ? Engine::kMpi : Engine::kGloo;
 }
 

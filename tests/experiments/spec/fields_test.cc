@@ -65,7 +65,10 @@ const std::map<std::string, std::set<std::string>> kAccepted = {
     {"variant.all_reduce.algorithm",
      {"AUTO", "NAIVE", "STAR", "RING", "TREE", "DOUBLE_TREE", "HALVING_DOUBLING",
       "RECURSIVE_DOUBLING", "DIRECT", "HIERARCHICAL", "PS_EXCHANGE"}},
-    {"variant.all_reduce.engine", {"HOST", "MPI", "GLOO"}},
+    {"variant.all_reduce.engine", {"HOST", "MPI", "GLOO", "NCCL"}},
+    {"variant.all_reduce.nccl.algo", {"ANY_ALGO", "RING", "TREE", "NVLS", "NVLS_TREE"}},
+    {"variant.all_reduce.nccl.proto", {"ANY_PROTO", "LL", "LL128", "SIMPLE"}},
+    {"variant.all_reduce.nccl.share_gpu", {"false", "true"}},
     {"variant.all_reduce.link", {"TCP", "SHM"}},
     {"variant.all_reduce.group_size", {"2"}},
     {"variant.all_reduce.placement", {"SPARE", "COLOCATED", "SPLIT"}},
@@ -112,6 +115,7 @@ const std::set<std::string> kAcceptedBlocks = {"data.digits",
                                                "variant.none",
                                                "variant.ps",
                                                "variant.all_reduce",
+                                               "variant.all_reduce.nccl",
                                                "network",
                                                "probe",
                                                "limits",
@@ -188,6 +192,9 @@ class EveryField {
     }
     if (path == "variant[0].all_reduce.servers" || path == "variant[0].all_reduce.placement") {
       set.push_back("variant[0].all_reduce={ algorithm: PS_EXCHANGE }");
+    }
+    if (path.rfind("variant[0].all_reduce.nccl", 0) == 0) {
+      set.push_back("variant[0].all_reduce={ engine: NCCL }");
     }
     if (path == "variant[0].all_reduce.group_size") {
       set.push_back("variant[0].all_reduce={ algorithm: HIERARCHICAL }");
