@@ -117,6 +117,21 @@ TEST(MembershipServersTest, BothCopiesLostAtOnceStopTheRunAndSayWhatIsLost) {
                        "140"));
 }
 
+// All that was known was what members had said when they left. The end of another process, when
+// the run was given up already, was taken for the cause.
+TEST(MembershipServersTest, WhoDiesWhenTheRunIsGivenUpIsNotTheCause) {
+  PsRun run(2, 3, WithReplicas(1));
+  for (int group = 0; group < 9; ++group) {
+    run.LeaveAll(140);
+    run.ConnectAll();
+  }
+  run.Kill({WORKER, 1});
+  run.Live(400);
+  EXPECT_THAT(
+      run.membership().outcome(),
+      StatusIs(StatusCode::kUnavailable, "gone; not rebuilt: step 141 broke 8 groups in a row"));
+}
+
 TEST(MembershipServersTest, ACaughtUpCopySurvivesTheOthers) {
   PsRun run(1, 3, WithReplicas(1));
   for (const int server : {0, 1, 2, 0, 1, 2}) {  // a rolling restart, twice
