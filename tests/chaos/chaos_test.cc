@@ -122,7 +122,30 @@ INSTANTIATE_TEST_SUITE_P(
              720,
              {Plain(Trouble::kPartition, Worker(1), 105, 295, kCoordinator),
               Plain(Trouble::kGray, Worker(3), 175, 220, {}, 27.35),
-              Plain(Trouble::kDelay, Worker(2), 175, 50, Worker(1), 57.66)}}),
+              Plain(Trouble::kDelay, Worker(2), 175, 50, Worker(1), 57.66)}},
+        // Nor a dropped push, of which the frozen head knew only after it had been replaced.
+        Once{"DroppedUntold",
+             Ps::K_OF_N,
+             Ps::CHAIN,
+             8352,
+             {Plain(Trouble::kFreeze, Server(1), 140, 365),
+              Plain(Trouble::kSlowNode, Worker(1), 15, 20, {}, 3.167)}},
+        // A step that was skipped in a later epoch counted as skipped in the frozen head's.
+        Once{"SkippedLater",
+             Ps::BOUNDED,
+             Ps::CHAIN,
+             5956,
+             {Plain(Trouble::kFreeze, Server(1), 25, 615),
+              Plain(Trouble::kHost, Worker(1), 155, 0)}},
+        // Joins of replacements that were dead already counted as replacements lost, and the end
+        // of one too many as the end of the member.
+        Once{"ReplacementsBehindAPartition",
+             Ps::ASYNC,
+             Ps::SNAPSHOT,
+             4066,
+             {Plain(Trouble::kPartition, Worker(0), 165, 630, kCoordinator),
+              Plain(Trouble::kPartition, Worker(0), 30, 135, kCoordinator),
+              {Trouble::kGray, Server(1), {}, 0, 1, 595, 34.6, {}, 0}}}),
     [](const auto& row) { return std::string(row.param.name); });
 
 TEST(ChaosTest, ASeedIsOneRun) {
