@@ -14,6 +14,7 @@
 #include "experiments/analyse/loss.h"
 #include "experiments/analyse/prediction.h"
 #include "experiments/analyse/recovery.h"
+#include "experiments/analyse/server_load.h"
 #include "experiments/analyse/staleness.h"
 #include "experiments/analyse/statistics.h"
 
@@ -159,6 +160,7 @@ absl::StatusOr<VariantResult> Aggregate(const std::vector<RunRecord>& runs,
   AggregateLoss(measured, &result);
   RETURN_IF_ERROR(AggregateBytes(measured, &result));
   AggregateBalance(measured, &result);
+  AggregateServerLoad(measured, &result);
   AggregateStaleness(measured, &result);
   AggregateSynchrony(measured, &result);
   AggregateRecovery(all, &result);

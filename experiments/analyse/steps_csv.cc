@@ -1,16 +1,14 @@
 #include "experiments/analyse/steps_csv.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstdint>
-#include <string_view>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "experiments/analyse/anatomy.h"
 #include "experiments/analyse/atomic_file.h"
+#include "experiments/analyse/csv.h"
 
 namespace lockstep {
 namespace {
@@ -21,29 +19,7 @@ constexpr char kHeader[] =
     "hidden_us,step_us,samples,loss,sent_bytes,received_bytes,sent_messages,received_messages,"
     "parameters_hash\r\n";
 
-std::string Text(std::string_view text) {
-  std::string cell(text);
-  if (!cell.empty() && std::string_view("=+-@\t\r").find(cell[0]) != std::string_view::npos) {
-    cell.insert(0, 1, '\'');
-  }
-  if (cell.find_first_of(",\"\r\n") == std::string::npos) return cell;
-  std::string quoted = "\"";
-  for (const char c : cell) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + '"';
-}
-
-std::string Number(double value) {
-  if (!std::isfinite(value)) return "";
-  char buffer[32];
-  const auto end =
-      std::to_chars(buffer, buffer + sizeof(buffer), value);  // shortest that reads back
-  return {buffer, end.ptr};
-}
-
-std::string Microseconds(double ns) { return Number(ns / 1e3); }
+std::string Microseconds(double ns) { return CsvNumber(ns / 1e3); }
 
 std::string HashAt(const MemberRecord& worker, int64_t step) {
   for (const Probed& probed : worker.probes) {
@@ -56,8 +32,8 @@ std::string Settings(const RunFile& file, const RunConfig& config) {
   const Variant& variant = config.variant();
   const Experiment& experiment = config.experiment();
   return absl::StrJoin(
-      {Text(file.experiment().name()), Text(variant.name()), ModeOf(variant), AlgorithmOf(variant),
-       RateOf(variant),
+      {CsvText(file.experiment().name()), CsvText(variant.name()), ModeOf(variant),
+       AlgorithmOf(variant), RateOf(variant),
        variant.has_all_reduce() ? absl::StrCat(variant.all_reduce().channels()) : std::string(),
        absl::StrCat(config.world_size()), absl::StrCat(config.servers()),
        absl::StrCat(file.experiment().global_batch()),
@@ -71,7 +47,7 @@ void AppendRun(const RunFile& file, const RunRecord& run, std::string* csv) {
   const std::string settings = Settings(file, run.config);
   // A run that was cut short is never called complete, whatever the file says.
   const std::string unfinished = file.state() == "complete" ? "failed" : file.state();
-  const std::string state = run.complete ? "complete" : Text(unfinished);
+  const std::string state = run.complete ? "complete" : CsvText(unfinished);
   const int64_t run_start_ns = FirstStartNs(run);
   for (size_t rank = 0; rank < run.workers.size(); ++rank) {
     const MemberRecord& worker = run.workers[rank];
@@ -85,10 +61,10 @@ void AppendRun(const RunFile& file, const RunRecord& run, std::string* csv) {
                       Microseconds(parts.compute), ",", Microseconds(parts.sync), ",");
       absl::StrAppend(csv, Microseconds(parts.wait), ",", Microseconds(parts.hidden), ",",
                       Microseconds(parts.compute + parts.sync), ",");
-      absl::StrAppend(csv, step.samples(), ",", Number(step.loss()), ",", traffic.sent_bytes(), ",",
-                      traffic.received_bytes(), ",");
+      absl::StrAppend(csv, step.samples(), ",", CsvNumber(step.loss()), ",", traffic.sent_bytes(),
+                      ",", traffic.received_bytes(), ",");
       absl::StrAppend(csv, traffic.sent_messages(), ",", traffic.received_messages(), ",",
-                      Text(HashAt(worker, step.step())), "\r\n");
+                      CsvText(HashAt(worker, step.step())), "\r\n");
     }
   }
 }

@@ -2,8 +2,7 @@
 // first, measurements after, units in the column names. wait_us and hidden_us: anatomy.h. Times are
 // microseconds; start_us counts from the run's first step. An empty cell: nothing measured it, or
 // the loss is not finite. `state` is complete for rows of complete runs, else the run file's state
-// (aborted, failed). Text that a spreadsheet would take for a formula (leading = + - @) gets a
-// leading apostrophe. Errors: of the file, as errno. Threads: any.
+// (aborted, failed). Cells: csv.h. Errors: of the file, as errno. Threads: any.
 #pragma once
 
 #include <string>

@@ -210,9 +210,11 @@ std::string StalenessNote(const VariantResult& variant) {
   return absl::StrCat(variant.id(), ": ", absl::StrJoin(parts, ", "));
 }
 
-// Where there is something to spread.
+// Where it says something: of the default, only that it did not come out even.
 std::string BalanceNote(const VariantResult& variant) {
-  if (variant.balance().server_size() < 2) return "";
+  const BalanceResult& balance = variant.balance();
+  const bool chosen = balance.placement() != NameOf(PsPlacement::kSplit);
+  if (balance.server_size() < 2 || (!chosen && balance.max_over_mean() <= kBalancedMax)) return "";
   return absl::StrCat(variant.id(), ", placed ", BalanceText(variant.balance()));
 }
 

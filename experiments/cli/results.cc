@@ -15,6 +15,7 @@
 #include "experiments/analyse/atomic_file.h"
 #include "experiments/analyse/learning.h"
 #include "experiments/analyse/run_json.h"
+#include "experiments/analyse/server_load.h"
 #include "experiments/analyse/steps_csv.h"
 #include "experiments/analyse/trace.h"
 #include "experiments/analyse/verdict.h"
@@ -126,6 +127,7 @@ absl::StatusOr<RunFile> Results::Write(const RunContext& context) {
       WriteFileAtomically(absl::StrCat(dir_, "/experiment.textproto"), CanonicalText(experiment_)));
   RETURN_IF_ERROR(WriteRunJson(absl::StrCat(dir_, "/run.json"), file));
   RETURN_IF_ERROR(WriteStepsCsv(absl::StrCat(dir_, "/steps.csv"), file, runs_));
+  RETURN_IF_ERROR(WriteServersCsv(absl::StrCat(dir_, "/servers.csv"), runs_));
   RETURN_IF_ERROR(WriteTrace(absl::StrCat(dir_, "/trace.json"), runs_));
   RETURN_IF_ERROR(WriteReport(absl::StrCat(dir_, "/report.html"), file));
   RETURN_IF_ERROR(DropSnapshots());

@@ -1,6 +1,6 @@
 // results.h: what a comparison leaves behind: experiment.textproto, run.json, steps.csv,
-// trace.json, report.html. Each finished run is merged at once and its parameter copies are dropped
-// as soon as nothing needs them, so the folder stays small. Threads: one.
+// servers.csv, trace.json, report.html. Each finished run is merged at once and its parameter
+// copies are dropped as soon as nothing needs them, so the folder stays small. Threads: one.
 #pragma once
 
 #include <set>

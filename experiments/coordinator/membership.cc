@@ -165,6 +165,7 @@ std::string Membership::RefusalOf(const Join& join) const {
                         config_.run.world_size());
   }
   if (members_.contains(id)) return absl::StrCat(id.ToString(), " has joined already");
+  if (ended_.contains({id, join.pid()})) return "its process has ended";  // what it said was late
   if (phase_ == Phase::kJoining && planned_.JoinsLater(id)) {
     return absl::StrCat(id.ToString(), " is planned to join later");
   }
@@ -259,9 +260,13 @@ std::vector<Effect> Membership::OnExit(const MemberExit& exit, int64_t now_ns) {
     return effects;
   }
   const auto joined = members_.find(exit.member);
+  if (joined != members_.end() && IsAnother(joined->second, exit.pid)) {
+    return effects;  // one replacement too many, which was refused
+  }
   if (joined != members_.end()) {
     Lose(joined, absl::UnavailableError(exit.how), now_ns, &effects);
   } else if (IsVacant(exit.member)) {
+    if (exit.pid != 0) ended_.emplace(exit.member, exit.pid);
     if (replacements_.Awaits(exit.member)) Replace(exit.member, exit.how, now_ns, &effects);
     Regroup(now_ns, &effects);
   } else {
@@ -314,7 +319,9 @@ void Membership::SendGroup(const Command& command, std::vector<Effect>* effects)
 bool Membership::Spares(const MemberId& member, int64_t pid) const {
   if (lost_pids_.contains(pid)) return true;
   if (left_pids_.contains(pid)) return false;
-  return go_sent_ && !(member == kMpirun) && !members_.contains(member);
+  const auto joined = members_.find(member);
+  const bool spare = joined == members_.end() || IsAnother(joined->second, pid);
+  return go_sent_ && !(member == kMpirun) && spare;
 }
 
 std::vector<MemberId> Membership::Declared() const {

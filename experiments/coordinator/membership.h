@@ -22,6 +22,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -76,7 +77,7 @@ class Membership {
   // Smallest finished step over the workers.
   int64_t step() const;
   // The run goes on, or ended, without this process: it was a member that was lost, or is to
-  // replace one and has not joined.
+  // replace one and has not joined, or was refused as one too many.
   bool Spares(const MemberId& member, int64_t pid) const;
 
  private:
@@ -122,6 +123,10 @@ class Membership {
 
   // Rebuilding, in membership_rebuild.cc.
   bool Rebuilds(Role role) const;
+  // This process is not the one that joined.
+  static bool IsAnother(const MemberState& member, int64_t pid) {
+    return pid != 0 && member.join.pid() != 0 && member.join.pid() != pid;
+  }
   // A group has begun, and another one can follow it.
   bool MayRegroup() const;
   // Nobody is in its place, and somebody may take it.
@@ -200,6 +205,8 @@ class Membership {
   std::vector<Rebuilding> untold_;  // over
   std::set<int64_t> lost_pids_;
   std::set<int64_t> left_pids_;
+  std::set<std::pair<MemberId, int64_t>>
+      ended_;  // replacements whose end was seen before their Join
   std::vector<Failure> failures_;
   absl::Status outcome_;
   bool go_sent_ = false;

@@ -65,6 +65,7 @@ std::vector<Failure> Rebuild::GiveUp(const std::vector<MemberId>& declared,
   }
   PutFirstCauseFirst(declared, &failures);
   Failure& first = failures.front();
+  first.consequence = false;  // whatever fails from here on comes of this end
   first.status = absl::Status(first.status.code(),
                               absl::StrCat(first.status.message(), "; not rebuilt: ", why));
   return failures;

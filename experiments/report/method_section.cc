@@ -104,6 +104,7 @@ struct KnownFile {
 constexpr KnownFile kKnownFiles[] = {
     {"run.json", "the numbers of this page, schema lockstep.run/1"},
     {"steps.csv", "a row a variant, block, seed, rank and step"},
+    {"servers.csv", "a row a variant, block, seed, server, shard and second"},
     {"trace.json",
      "who did what when, one track a worker, server and direction; opens in Perfetto "
      "(ui.perfetto.dev, Open trace file)"},

@@ -63,7 +63,7 @@ absl::StatusOr<std::string> RunFileJson(const RunFile& run) {
 std::string SectionsHtml(const PageView& view, const FileNames& files) {
   std::string out;
   for (const std::string& section :
-       {TableHtml(view), ThroughputHtml(view), BytesHtml(view), BalanceHtml(view),
+       {TableHtml(view), ThroughputHtml(view), BytesHtml(view), BalanceHtml(view), LoadHtml(view),
         AnatomyHtml(view), PredictionHtml(view), ReplicasHtml(view), SameBitsHtml(view),
         StalenessHtml(view), PushesHtml(view), RecoveryHtml(view), LossHtml(view), MethodHtml(view),
         FilesHtml(files)}) {

@@ -42,6 +42,7 @@ std::string AnatomyHtml(const PageView& view);     // picture 4
 std::string PredictionHtml(const PageView& view);  // model beside measurement
 std::string BytesHtml(const PageView& view);       // picture 2, counted beside the formula
 std::string BalanceHtml(const PageView& view);     // what each parameter server holds
+std::string LoadHtml(const PageView& view);        // picture 15, by the second
 std::string ReplicasHtml(const PageView& view);    // picture 5, and how synchronous it was
 std::string SameBitsHtml(const PageView& view);    // which ways end alike, and why
 std::string StalenessHtml(const PageView& view);   // picture 6

@@ -70,24 +70,27 @@ void SimAudit::OnCopy(int64_t process, int64_t epoch, const Seat& seat) {
   const std::string what = absl::StrCat("shard ", shard, " version ", state.version, " at process ",
                                         process, ", epoch ", epoch, ": ");
   NoteDrops(epoch, seat, seen, state);
-  const bool restored = restores_.contains(epoch) && seat.place.head;
-  if (restored && rewound_.emplace(epoch, shard).second) {
+  if (seat.place.head && seen.epoch != epoch) {
     std::vector<int64_t> last_steps;
     for (const WorkerMark& mark : state.workers) last_steps.push_back(mark.last_step);
-    ledger_.Rewound(epoch, shard, state.version, std::move(last_steps));
-    seen = {};
+    const bool restored = restores_.contains(epoch) && rewound_.emplace(epoch, shard).second;
+    if (restored) {
+      ledger_.Rewound(epoch, shard, state.version, std::move(last_steps));
+      seen = {};
+    } else {
+      ledger_.Began(epoch, shard, state.version, std::move(last_steps));
+    }
   }
   if (seen.epoch != epoch) NoteSkips(epoch, seat, state, what);
-  std::vector<UpdateId> ids;
-  if (const Version* const version = Find(seen, state, &ids, what)) {
-    if (moved && !ids.empty()) {
-      ledger_.Applied(static_cast<int32_t>(process), epoch, shard, state.version, ids,
-                      version->content);
-    }
-    seen.version = version;
+  const Sight sight = Find(seat, seen, state, what);
+  if (moved && !sight.ids.empty()) {
+    ledger_.Applied(static_cast<int32_t>(process), epoch, shard, state.version, sight.ids,
+                    sight.version->content);
   }
+  seen.version = sight.version;
   seen.marks = state.workers;
   seen.epoch = epoch;
+  seen_in_[{process, epoch, shard}] = seen;
 }
 
 bool SimAudit::WasAway(int32_t worker, int64_t before_epoch) const {
@@ -104,8 +107,10 @@ void SimAudit::NoteSkips(int64_t epoch, const Seat& seat, const ShardState& stat
   if (options_.rules.mode != PsMode::kBounded) return;
   auto& skips = skips_[seat.shard];
   if (seat.place.head) {
-    std::erase_if(skips, [&state](const auto& skip) {
-      return skip.second > state.workers[static_cast<size_t>(skip.first)].last_step;
+    std::erase_if(skips, [&state, epoch](const auto& skip) {
+      const auto& [worker, step] = skip.first;
+      const bool lacks = step > state.workers[static_cast<size_t>(worker)].last_step;
+      return lacks && skip.second < epoch;
     });
   }
   const auto [first, last] = shelves_[seat.shard].equal_range(state.version);
@@ -120,7 +125,7 @@ void SimAudit::NoteSkips(int64_t epoch, const Seat& seat, const ShardState& stat
   }
   for (size_t w = 0; w < present.size(); ++w) {
     const auto worker = static_cast<int32_t>(w);
-    const int64_t stood = StandsAt(seat.shard, worker, known->second.marks[w].last_step);
+    const int64_t stood = StandsAt(seat.shard, worker, known->second.marks[w].last_step, epoch);
     const int64_t stands = state.workers[w].last_step;
     if (stands <= stood) continue;
     const bool allowed =
@@ -129,68 +134,66 @@ void SimAudit::NoteSkips(int64_t epoch, const Seat& seat, const ShardState& stat
       Break(absl::StrCat(what, "worker ", worker, " skips steps ", stood + 1, " to ", stands,
                          "; the first one is at ", furthest));
     }
-    for (int64_t step = stood + 1; step <= stands; ++step) skips.emplace(worker, step);
+    for (int64_t step = stood + 1; step <= stands; ++step) skips[{worker, step}] = epoch;
   }
 }
 
-int64_t SimAudit::StandsAt(int32_t shard, int32_t worker, int64_t step) const {
+int64_t SimAudit::StandsAt(int32_t shard, int32_t worker, int64_t step, int64_t epoch) const {
   const auto skips = skips_.find(shard);
   if (skips == skips_.end()) return step;
-  while (skips->second.contains({worker, step + 1})) ++step;
-  return step;
+  while (true) {
+    const auto skip = skips->second.find({worker, step + 1});
+    if (skip == skips->second.end() || skip->second > epoch) return step;
+    ++step;
+  }
 }
 
-// A drop that nobody was told of may be lost with its server, or by a rewind: whoever heads the
-// shard in a new epoch says what is left.
 void SimAudit::NoteDrops(int64_t epoch, const Seat& seat, const Seen& seen,
                          const ShardState& state) {
-  if (options_.rules.mode != PsMode::kKOfN) return;
-  std::vector<Drop>& drops = drops_[seat.shard];
-  if (seat.place.head && seen.epoch != epoch) {
-    std::erase_if(drops, [&state](const Drop& drop) {
-      return drop.push.step > state.workers[static_cast<size_t>(drop.push.worker)].last_step;
-    });
-  }
-  if (seen.version == nullptr) return;
-  for (const UpdateId& id : Between(seat.shard, seen.marks, state.workers, /*dropped=*/true)) {
-    drops.push_back({epoch, state.version, id});
+  if (options_.rules.mode != PsMode::kKOfN || seen.version == nullptr) return;
+  for (const UpdateId& id : Between(seat, seen.marks, state.workers, /*dropped=*/true)) {
+    drops_[seat.shard].push_back({epoch, state.version, id});
   }
 }
 
-std::vector<UpdateId> SimAudit::Between(int32_t shard, const std::vector<WorkerMark>& before,
+std::vector<UpdateId> SimAudit::Between(const Seat& seat, const std::vector<WorkerMark>& before,
                                         const std::vector<WorkerMark>& after, bool dropped) const {
   std::vector<UpdateId> ids;
   for (size_t w = 0; w < after.size(); ++w) {
     const auto worker = static_cast<int32_t>(w);
     const WorkerMark was = before.empty() ? WorkerMark{} : before[w];
     const bool drop = after[w].dropped > was.dropped;
-    if (after[w].last_step <= StandsAt(shard, worker, was.last_step) || drop != dropped) continue;
-    ids.push_back({worker, after[w].incarnation, after[w].last_step, shard});
+    const int64_t stood = StandsAt(seat.shard, worker, was.last_step, seat.place.epoch);
+    if (after[w].last_step <= stood || drop != dropped) continue;
+    ids.push_back({worker, after[w].incarnation, after[w].last_step, seat.shard});
   }
   return ids;
 }
 
-const SimAudit::Version* SimAudit::Find(const Seen& seen, const ShardState& state,
-                                        std::vector<UpdateId>* ids, const std::string& what) {
+SimAudit::Sight SimAudit::Find(const Seat& seat, const Seen& seen, const ShardState& state,
+                               const std::string& what) {
   const uint64_t content = ContentOf(*state.parameters);
   Shelf& shelf = shelves_[state.shard];
   const auto [first, last] = shelf.equal_range(state.version);
-  const auto known =
-      std::find_if(first, last, [&](const auto& each) { return each.second.content == content; });
   const bool next = seen.version != nullptr && seen.version->number + 1 == state.version;
-  if (next) *ids = Between(state.shard, seen.marks, state.workers, /*dropped=*/false);
+  // The same pushes in another order may have made the same bits after a rewind.
+  const auto known = std::find_if(first, last, [&](const auto& each) {
+    return each.second.content == content && (!next || each.second.before == seen.version);
+  });
+  std::vector<UpdateId> ids;
+  if (next) ids = Between(seat, seen.marks, state.workers, /*dropped=*/false);
   if (known != last) {
-    const auto beside = Between(state.shard, known->second.marks, state.workers, false);
+    const auto beside = Between(seat, known->second.marks, state.workers, false);
     if (!beside.empty()) {
       Break(absl::StrCat(what, "it has marked ", NameOf(beside), " beside its update"));
     }
-    return &known->second;
+    return {&known->second, std::move(ids)};
   }
   std::optional<Version> made;
   if (next) {
-    made = Replay(state.shard, *seen.version, state, *ids);
+    made = Replay(state.shard, *seen.version, state, ids);
     if (!made.has_value()) {
-      Break(absl::StrCat(what, "it is not the version before and the pushes of ", NameOf(*ids)));
+      Break(absl::StrCat(what, "it is not the version before and the pushes of ", NameOf(ids)));
       made = Version{};
     }
     made->before = seen.version;
@@ -207,7 +210,7 @@ const SimAudit::Version* SimAudit::Find(const Seen& seen, const ShardState& stat
   made->round = state.round;
   made->content = content;
   ++versions_;
-  return &shelf.emplace(state.version, *std::move(made))->second;
+  return {&shelf.emplace(state.version, *std::move(made))->second, std::move(ids)};
 }
 
 std::optional<SimAudit::Version> SimAudit::Replay(int32_t shard, const Version& before,
@@ -267,14 +270,15 @@ int64_t SimAudit::LeastStep(int32_t shard, const std::vector<WorkerMark>& marks,
   const std::vector<bool>& present = present_.at(epoch);
   int64_t least = -1;
   for (size_t w = 0; w < marks.size(); ++w) {
-    const int64_t step = StandsAt(shard, static_cast<int32_t>(w), marks[w].last_step);
+    const int64_t step = StandsAt(shard, static_cast<int32_t>(w), marks[w].last_step, epoch);
     if (present[w] && (least < 0 || step < least)) least = step;
   }
   return std::max<int64_t>(least, 0);
 }
 
 void SimAudit::OnTold(int32_t worker, int64_t server_process, const PsFrame& header, bool answer) {
-  const Version* version = seen_[{server_process, header.shard()}].version;
+  const Seen& seen = seen_in_[{server_process, header.epoch(), header.shard()}];
+  const Version* version = seen.version;
   while (version != nullptr && version->number > header.version()) version = version->before;
   if (version == nullptr) {
     return Break(absl::StrCat("worker ", worker, " was told version ", header.version(),
@@ -284,8 +288,9 @@ void SimAudit::OnTold(int32_t worker, int64_t server_process, const PsFrame& hea
   const WorkerMark mark =
       version->marks.empty() ? WorkerMark{} : version->marks[static_cast<size_t>(worker)];
   // A drop makes no version, and of a late one the version may have been there before.
-  const bool has_own = options_.rules.mode == PsMode::kKOfN ||
-                       StandsAt(header.shard(), worker, mark.last_step) >= header.step();
+  const bool has_own =
+      options_.rules.mode == PsMode::kKOfN ||
+      StandsAt(header.shard(), worker, mark.last_step, header.epoch()) >= header.step();
   if (!has_own) {
     Break(absl::StrCat("shard ", header.shard(), ": worker ", worker, " takes up step ",
                        header.step(), " with version ", header.version(), ", which has only step ",
@@ -307,8 +312,7 @@ void SimAudit::OnTold(int32_t worker, int64_t server_process, const PsFrame& hea
   const bool goes_back =
       options_.rules.mode == PsMode::kBounded && options_.rules.staleness == 0 && !answer;
   if (goes_back) return;
-  const WorkerMark& newest =
-      seen_[{server_process, header.shard()}].marks[static_cast<size_t>(worker)];
+  const WorkerMark& newest = seen.marks[static_cast<size_t>(worker)];
   const bool says =
       answer && (options_.rules.mode != PsMode::kKOfN || header.step() == newest.last_step);
   told_[header.shard()].push_back({static_cast<int32_t>(server_process), header.epoch(), worker,
@@ -348,7 +352,7 @@ void SimAudit::OnEnd(const std::map<int32_t, int64_t>& process_of_shard) {
     }
   }
   for (const auto& [shard, skips] : skips_) {
-    for (const auto& [worker, step] : skips) ledger_.Skipped(shard, worker, step);
+    for (const auto& [skip, epoch] : skips) ledger_.Skipped(shard, skip.first, skip.second);
   }
   for (const auto& [shard, drops] : drops_) {
     for (const Drop& drop : drops) ledger_.Dropped(drop.epoch, shard, drop.version, drop.push);

@@ -14,6 +14,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -91,6 +92,10 @@ class SimAudit {
     std::vector<WorkerMark> marks;
     int64_t epoch = 0;
   };
+  struct Sight {  // of a copy: what it is, and the pushes that led there from what it was
+    const Version* version = nullptr;
+    std::vector<UpdateId> ids;
+  };
   using Shelf = std::multimap<int64_t, Version>;  // by number
 
   void OnCopy(int64_t process, int64_t epoch, const Seat& seat);
@@ -98,17 +103,17 @@ class SimAudit {
   void NoteSkips(int64_t epoch, const Seat& seat, const ShardState& state, const std::string& what);
   void NoteAbsent(int32_t shard, const std::vector<WorkerMark>& marks);
   bool WasAway(int32_t worker, int64_t before_epoch) const;
-  // A worker that has made `step` at this shard stands there, the steps that it missed left out.
-  int64_t StandsAt(int32_t shard, int32_t worker, int64_t step) const;
+  // A worker that has made `step` at this shard stands there, the steps left out that it missed up
+  // to this epoch.
+  int64_t StandsAt(int32_t shard, int32_t worker, int64_t step, int64_t epoch) const;
   void NoteDrops(int64_t epoch, const Seat& seat, const Seen& seen, const ShardState& state);
   // The version that a copy has come to. `what`: where, for messages.
-  const Version* Find(const Seen& seen, const ShardState& state, std::vector<UpdateId>* ids,
-                      const std::string& what);
+  Sight Find(const Seat& seat, const Seen& seen, const ShardState& state, const std::string& what);
   // The update that leads from `before` to `state`, made again. Unset: no gradients do that.
   std::optional<Version> Replay(int32_t shard, const Version& before, const ShardState& state,
                                 const std::vector<UpdateId>& ids) const;
   std::vector<std::vector<float>> Sums(int32_t shard, const std::vector<UpdateId>& ids) const;
-  std::vector<UpdateId> Between(int32_t shard, const std::vector<WorkerMark>& before,
+  std::vector<UpdateId> Between(const Seat& seat, const std::vector<WorkerMark>& before,
                                 const std::vector<WorkerMark>& after, bool dropped) const;
   int64_t LeastStep(int32_t shard, const std::vector<WorkerMark>& marks, int64_t epoch) const;
   static PsRules LedgerRules(PsRules rules);
@@ -122,9 +127,13 @@ class SimAudit {
   std::set<std::pair<int64_t, int32_t>> rewound_;     // (epoch, shard)
   std::map<int32_t, Shelf> shelves_;                  // by shard
   std::map<std::pair<int64_t, int32_t>, Seen> seen_;  // (process, shard)
+  // What a process's copy came to in an epoch: (process, epoch, shard). A worker that was frozen
+  // may take what it was told there when the copy is another already.
+  std::map<std::tuple<int64_t, int64_t, int32_t>, Seen> seen_in_;
   std::map<std::pair<int32_t, int64_t>, std::vector<std::vector<float>>> gradients_;
-  std::map<int32_t, std::vector<float>> finals_;                    // worker
-  std::map<int32_t, std::set<std::pair<int32_t, int64_t>>> skips_;  // by shard: worker, step
+  std::map<int32_t, std::vector<float>> finals_;  // worker
+  // By shard: worker, step; in which epoch.
+  std::map<int32_t, std::map<std::pair<int32_t, int64_t>, int64_t>> skips_;
   std::map<int32_t, std::vector<Drop>> drops_;
   std::map<int32_t, std::vector<Telling>> told_;
   std::vector<std::string> broken_;

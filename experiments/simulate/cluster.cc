@@ -238,14 +238,23 @@ class Cluster {
       CheckOutcome();
     }
     if (result_.outcome.ok() && audits()) {
-      std::map<int32_t, int64_t> heads;
-      for (const ShardChain& chain : start_.chain()) {
-        heads[chain.shard()] = process_of_[{SERVER, chain.server(0)}];
-      }
-      audit_.OnEnd(heads);
+      audit_.OnEnd(Heads());
       result_.loss = audit_.Loss();
     }
     result_.broken = audit_.broken();
+  }
+
+  // Of the last group. A server's newest process may have come too late for it.
+  std::map<int32_t, int64_t> Heads() const {
+    std::map<int32_t, int64_t> processes;
+    for (const MemberInfo& info : start_.member()) {
+      if (info.role() == SERVER) processes[info.index()] = SimMember::ProcessOf(info);
+    }
+    std::map<int32_t, int64_t> heads;
+    for (const ShardChain& chain : start_.chain()) {
+      heads[chain.shard()] = processes.at(chain.server(0));
+    }
+    return heads;
   }
 
   // Whether the end that the run came to was the one it should have come to.
@@ -294,7 +303,7 @@ class Cluster {
   // When the coordinator ends the run, before everybody is told: which shards are held by a server
   // that is in its place, and whether some worker is.
   void NoteWhoIsLeft() {
-    for (const auto& [id, process] : process_of_) {
+    for (const auto& [process, id] : member_of_) {
       const bool here = world_.alive(process) && !world_.frozen(process) &&
                         !coordinator_->membership().Spares(id, process);
       if (!here) continue;

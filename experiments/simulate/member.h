@@ -37,6 +37,9 @@ class SimMember : public SimProcess {
   const GroupState& group() const { return group_; }
   int32_t index() const { return options_.index; }
 
+  // Processes are their own addresses.
+  static int64_t ProcessOf(const MemberInfo& info);
+
  protected:
   // By which leases are measured. Tests plant other clocks here.
   virtual int64_t LeaseNowNs() const { return self_.NowNs(); }
@@ -61,8 +64,6 @@ class SimMember : public SimProcess {
   void Fail(const absl::Status& status);
   // Of this role and index in the group.
   const MemberInfo* InfoOf(Role role, int32_t index) const;
-  // Processes are their own addresses.
-  static int64_t ProcessOf(const MemberInfo& info);
 
   const SimContext self_;
   const SimMemberOptions options_;

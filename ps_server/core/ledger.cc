@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -57,6 +58,10 @@ void Ledger::Told(int32_t server, int64_t epoch, int32_t shard, int32_t worker, 
   }
 }
 
+void Ledger::Began(int64_t epoch, int32_t shard, int64_t version, std::vector<int64_t> last_steps) {
+  if (Book* book = BookOf(shard)) book->began[epoch] = {version, std::move(last_steps)};
+}
+
 void Ledger::Rewound(int64_t epoch, int32_t shard, int64_t version,
                      std::vector<int64_t> last_steps) {
   if (Book* book = BookOf(shard)) book->rewound[epoch] = {version, std::move(last_steps)};
@@ -74,8 +79,8 @@ void Ledger::Expect(int32_t shard, int64_t version, uint64_t content) {
   if (Book* book = BookOf(shard)) book->expected[version] = content;
 }
 
-// Goes through the epochs in order. Where one makes a version that is there already out of other
-// pushes, the earlier one and all after it were lost.
+// Goes through the epochs in order. Where one begins without a version, or makes one that is there
+// already out of other pushes, the earlier one and all after it were lost.
 Ledger::History Ledger::HistoryOf(int32_t shard, const Book& book) const {
   std::vector<const Applying*> order;
   for (const Applying& applying : book.applied) order.push_back(&applying);
@@ -84,15 +89,21 @@ Ledger::History Ledger::HistoryOf(int32_t shard, const Book& book) const {
   });
   History history;
   auto& updates = history.updates;
-  auto rewind = book.rewound.begin();
-  const auto rewind_until = [&](int64_t epoch) {
-    for (; rewind != book.rewound.end() && rewind->first <= epoch; ++rewind) {
-      const auto kept = static_cast<size_t>(std::max<int64_t>(rewind->second.version, 0));
-      if (updates.size() > kept) updates.resize(kept);
+  std::set<std::tuple<int64_t, bool, int64_t>> begins;  // epoch, not by a rewind, version
+  for (const auto& [epoch, with] : book.rewound) begins.emplace(epoch, false, with.version);
+  for (const auto& [epoch, with] : book.began) begins.emplace(epoch, true, with.version);
+  auto begin = begins.begin();
+  const auto begin_until = [&](int64_t epoch) {
+    for (; begin != begins.end() && std::get<0>(*begin) <= epoch; ++begin) {
+      const auto [at, loses, version] = *begin;
+      const auto kept = static_cast<size_t>(std::max<int64_t>(version, 0));
+      if (updates.size() <= kept) continue;
+      updates.resize(kept);
+      if (loses) history.cut.emplace(at, version + 1);
     }
   };
   for (const Applying* a : order) {
-    rewind_until(a->epoch);
+    begin_until(a->epoch);
     const std::string name = absl::StrCat("shard ", shard, ", version ", a->version, ", server ",
                                           a->server, ", epoch ", a->epoch, ": ");
     if (a->version < 1 || a->version > static_cast<int64_t>(updates.size()) + 1) {
@@ -115,7 +126,7 @@ Ledger::History Ledger::HistoryOf(int32_t shard, const Book& book) const {
     }
     updates.push_back({a->epoch, a->pushes, a->content});
   }
-  rewind_until(book.rewound.empty() ? 0 : book.rewound.rbegin()->first);
+  begin_until(std::numeric_limits<int64_t>::max());
   return history;
 }
 
@@ -159,16 +170,17 @@ class Ledger::Checker {
   }
   using Push = std::pair<int32_t, int64_t>;  // worker, step
 
-  // Whether a drop was lost with its server, as its version was, or made void by a rewind to what
-  // did not have it.
+  // Whether a drop was lost with its server, as its version was, or a later epoch began without it.
   bool Lost(const Dropping& drop) const {
     const auto lost = [&](const auto& later) {
       return later.first > drop.epoch && later.second <= drop.version;
     };
+    const auto lacks = [&](const auto& later) {
+      return later.first > drop.epoch && !later.second.has(drop.push.worker, drop.push.step);
+    };
     return std::any_of(history_.cut.begin(), history_.cut.end(), lost) ||
-           std::any_of(book_.rewound.begin(), book_.rewound.end(), [&](const auto& later) {
-             return later.first > drop.epoch && !later.second.has(drop.push.worker, drop.push.step);
-           });
+           std::any_of(book_.began.begin(), book_.began.end(), lacks) ||
+           std::any_of(book_.rewound.begin(), book_.rewound.end(), lacks);
   }
 
   void CheckOnce() {
@@ -235,7 +247,7 @@ class Ledger::Checker {
       }
       for (const auto& [epoch, version] : history_.cut) {
         if (epoch > told.epoch && version <= told.version) {
-          Say(what, ", but it was lost: epoch ", epoch, " made version ", version, " anew");
+          Say(what, ", but it was lost: epoch ", epoch, " goes on from version ", version - 1);
         }
       }
       CheckAnswer(told, what);

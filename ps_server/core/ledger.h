@@ -10,8 +10,8 @@
 //   BOUNDED   no read is staler than its bound
 //   content   a version whose content is known from elsewhere has it: SYNC: the undisturbed run,
 //             bit for bit; ASYNC, BOUNDED, K_OF_N: a replay of Surviving
-// An update that was never told may be lost with its server: a later epoch then makes its version
-// anew, and the surviving history is that of the last epoch that made each version. Takes at most
+// An update that was never told may be lost with its server: a later epoch then begins without it,
+// or makes its version anew, and the surviving history is that of the last epoch. Takes at most
 // kEntriesMax calls, about 100 bytes each, and says so when there are more. Pure. Threads: one.
 #pragma once
 
@@ -44,9 +44,12 @@ class Ledger {
   // `least_step`: of any worker that this version contains, as the server says.
   void Told(int32_t server, int64_t epoch, int32_t shard, int32_t worker, int64_t step,
             int64_t version, int64_t least_step, bool rejected);
-  // Epoch `epoch` began with `version` of this shard (SNAPSHOT), each worker being at its last step
-  // in it: what came after that is void, and whoever was told of it is told again. A drop makes no
-  // version, so the version alone does not say.
+  // The head of this shard began `epoch` with `version`, each worker being at its last step in it:
+  // what earlier epochs made after that is lost. A drop makes no version, so the version alone does
+  // not say.
+  void Began(int64_t epoch, int32_t shard, int64_t version, std::vector<int64_t> last_steps);
+  // Likewise, but with a snapshot: what came after it is void, and whoever was told of it is told
+  // again.
   void Rewound(int64_t epoch, int32_t shard, int64_t version, std::vector<int64_t> last_steps);
   // BOUNDED: whoever missed this step came back at a later one: it is not made, and counts as done.
   void Skipped(int32_t shard, int32_t worker, int64_t step);
@@ -83,7 +86,7 @@ class Ledger {
     int64_t version = 0;
     UpdateId push;
   };
-  struct Rewind {
+  struct Beginning {
     int64_t version = 0;
     std::vector<int64_t> last_steps;  // [worker]
     bool has(int32_t worker, int64_t step) const {
@@ -95,7 +98,8 @@ class Ledger {
     std::vector<Dropping> dropped;
     std::vector<Telling> told;
     std::set<std::pair<int32_t, int64_t>> skipped;  // worker, step
-    std::map<int64_t, Rewind> rewound;              // by epoch
+    std::map<int64_t, Beginning> began;             // by epoch
+    std::map<int64_t, Beginning> rewound;           // likewise
     std::map<int64_t, uint64_t> expected;           // version -> content
     std::vector<std::pair<int64_t, uint64_t>> final;
   };
@@ -106,7 +110,7 @@ class Ledger {
   };
   struct History {
     std::vector<Update> updates;         // [version - 1]
-    std::map<int64_t, int64_t> cut;      // epoch -> it made this version anew, the first one
+    std::map<int64_t, int64_t> cut;      // epoch -> the first version that it lost, or made anew
     std::vector<std::string> conflicts;  // met on the way
   };
   class Checker;

@@ -137,11 +137,13 @@ void Exchange::Greet(int64_t stream) {
 }
 
 absl::Status Exchange::Admit(int64_t stream, const PsFrame& hello) {
-  if (hello.epoch() != config_.epoch || left_) {
+  if (hello.epoch() != config_.epoch) {
     return absl::FailedPreconditionError(
         absl::StrCat(SenderOf(hello), " is in epoch ", hello.epoch(), ", server ", config_.server,
                      left_ ? " has left epoch " : " in epoch ", config_.epoch));
   }
+  // It has only not heard yet that its group is dead, and goes on in the next one.
+  if (left_) return recovery_->cause;
   const StreamState& state = streams_[stream];
   const bool same = state.peer == Peer::kStranger ||
                     ((state.peer == Peer::kPredecessor) == hello.from_server() &&

@@ -36,6 +36,20 @@ TEST_F(ExchangeTest, RefusesAConfigThatCannotBe) {
               StatusIs(StatusCode::kInvalidArgument, "server 1 of 1 for 2 workers"));
 }
 
+// It was refused as a stranger, and a worker that had only not heard yet failed the whole run.
+TEST_F(ExchangeTest, AHelloToADeadGroupHearsWhyItIsDead) {
+  ASSERT_THAT(exchange_.Configure(Config(2)), IsOk());
+  exchange_.Leave(absl::AbortedError("server 3 is lost"));
+  exchange_.Opened(1, "");
+  Send(1, Hello(0, Layout()));
+  EXPECT_THAT(RefusalOn(1), StatusIs(StatusCode::kAborted, "server 3 is lost"));
+  exchange_.Opened(2, "");
+  PsFrame hello = Hello(0, Layout());
+  hello.set_epoch(kEpoch - 1);
+  Send(2, hello);
+  EXPECT_THAT(RefusalOn(2), StatusIs(StatusCode::kFailedPrecondition, "is in epoch 3"));
+}
+
 TEST_F(ExchangeTest, AHelloDoesNotWaitForever) {
   exchange_.Opened(1, "");
   Send(1, Hello(0, Layout()));

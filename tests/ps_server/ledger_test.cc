@@ -100,7 +100,13 @@ INSTANTIATE_TEST_SUITE_P(
                     l->Applied(1, 2, 0, 6, Of(0, 3), 78);
                   },
                   "worker 1 was told version 6 for step 3 by server 0 in epoch 1, but it was lost: "
-                  "epoch 2 made version 5 anew"},
+                  "epoch 2 goes on from version 4"},
+        Violation{"lost_at_the_end", PsMode::kAsync,
+                  [](Ledger* l) {
+                    l->Began(2, 0, 5, {3, 2});
+                  },
+                  "worker 1 was told version 6 for step 3 by server 0 in epoch 1, but it was lost: "
+                  "epoch 2 goes on from version 5"},
         Violation{"ends_early", PsMode::kSync, [](Ledger* l) { l->Final(0, 2, ContentOf(2)); },
                   "it ends with version 2, but 3 have survived"},
         Violation{"ends_otherwise", PsMode::kSync, [](Ledger* l) { l->Final(0, 3, 4); },
@@ -158,6 +164,16 @@ TEST(Ledger, WhatNobodyWasToldMayBeMadeAnew) {
   ledger.Applied(1, 2, 0, 8, Of(0, 4), 72);
   EXPECT_THAT(ledger.Check(kSteps), ElementsAre(HasSubstr("it ends with version 6, but 8")));
   EXPECT_EQ(ledger.Surviving(0)[6][0].worker, 1);
+}
+
+// A head may die with an update that nobody was told of, and the others need not make another.
+TEST(Ledger, WhatNobodyWasToldMayBeLostAtTheEnd) {
+  Ledger ledger(Rules(PsMode::kAsync), 2, 1);
+  Asynchronous(&ledger);
+  ledger.Applied(0, 1, 0, 7, Of(0, 4), 70);
+  EXPECT_THAT(ledger.Check(kSteps), ElementsAre(HasSubstr("it ends with version 6, but 7")));
+  ledger.Began(2, 0, 6, {3, 3});
+  EXPECT_THAT(ledger.Check(kSteps), IsEmpty());
 }
 
 TEST(Ledger, WhatARewindVoidsIsMadeAgain) {

@@ -44,8 +44,8 @@ TEST(CompareTest, QuickstartInSmallKeepsItsPromises) {
   for (const char* id : {"ps_async", "ps_async_r"}) {
     EXPECT_EQ(VariantOf(compared.run, id).staleness().applied(), 2 * 4 * 20) << id;
   }
-  for (const char* file :
-       {"experiment.textproto", "run.json", "steps.csv", "trace.json", "report.html"}) {
+  for (const char* file : {"experiment.textproto", "run.json", "servers.csv", "steps.csv",
+                           "trace.json", "report.html"}) {
     EXPECT_GT(std::filesystem::file_size(dir.path() + "/out/" + file), 0U) << file;
   }
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "experiments/analyse/aggregate.h"
@@ -113,6 +114,23 @@ TEST(BalanceTest, ARunSaysWhatServersHeldAndCounted) {
   EXPECT_THAT(BalanceClaim(CollectEvidence(run)), IsEmpty());
   run.mutable_runs(0)->clear_balance();
   EXPECT_THAT(RenderTerminal(run, {}), Not(HasSubstr(", placed ")));
+}
+
+// The line stood under the table of every comparison, though nothing was out of balance.
+TEST(BalanceTest, TheTerminalNamesThePlacementWhereItSaysSomething) {
+  RunFile run;
+  BalanceResult* const balance = run.add_runs()->mutable_balance();
+  balance->add_server()->set_bytes(50);
+  balance->add_server()->set_bytes(50);
+  const auto named = [&](PsPlacement placement, double max_over_mean) {
+    balance->set_placement(NameOf(placement));
+    balance->set_max_over_mean(max_over_mean);
+    return absl::StrContains(RenderTerminal(run, {}), ", placed ");
+  };
+  EXPECT_FALSE(named(PsPlacement::kSplit, 1.0));
+  EXPECT_FALSE(named(PsPlacement::kSplit, kBalancedMax));
+  EXPECT_TRUE(named(PsPlacement::kSplit, 1.2));
+  EXPECT_TRUE(named(PsPlacement::kBySize, 1.0));
 }
 
 // The busiest link carries the largest server's share, not the mean one.

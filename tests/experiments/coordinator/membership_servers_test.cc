@@ -117,6 +117,56 @@ TEST(MembershipServersTest, BothCopiesLostAtOnceStopTheRunAndSayWhatIsLost) {
                        "140"));
 }
 
+// All that was known was what members had said when they left. The end of another process, when
+// the run was given up already, was taken for the cause.
+TEST(MembershipServersTest, WhoDiesWhenTheRunIsGivenUpIsNotTheCause) {
+  PsRun run(2, 3, WithReplicas(1));
+  for (int group = 0; group < 9; ++group) {
+    run.LeaveAll(140);
+    run.ConnectAll();
+  }
+  run.Kill({WORKER, 1});
+  run.Live(400);
+  EXPECT_THAT(
+      run.membership().outcome(),
+      StatusIs(StatusCode::kUnavailable, "gone; not rebuilt: step 141 broke 8 groups in a row"));
+}
+
+// The end of one replacement too many was taken for the end of the one that had joined.
+TEST(MembershipServersTest, WhoWasRefusedMayEnd) {
+  PsRun run(2, 3, WithReplicas(1));
+  run.Kill({SERVER, 1});
+  run.LeaveAll(31);
+  run.Join({SERVER, 1});
+  run.ConnectAll();
+  ASSERT_EQ(run.start().epoch(), 2);
+  run.Exit({SERVER, 1}, 99);
+  run.Live(100);
+  EXPECT_TRUE(run.membership().running());
+  EXPECT_EQ(run.start().epoch(), 2);
+  EXPECT_EQ(run.spawns({SERVER, 1}), 1);
+  EXPECT_TRUE(run.membership().Spares({SERVER, 1}, 99)) << "nor is the run's end to be blamed";
+  EXPECT_FALSE(run.membership().Spares({SERVER, 1}, run.session({SERVER, 1})));
+}
+
+// Its network was slow, and its end was known before it had joined: it joined all the same, was
+// lost once more, and used up the replacements.
+TEST(MembershipServersTest, WhoHasEndedDoesNotJoin) {
+  PsRun run(2, 3, WithReplicas(1));
+  run.Kill({SERVER, 1});
+  const int64_t late = run.session({SERVER, 2}) + 1;  // the process that joins next
+  run.Exit({SERVER, 1}, late);
+  EXPECT_EQ(run.spawns({SERVER, 1}), 2);
+  run.Join({SERVER, 1});
+  EXPECT_THAT(run.TakeLines(), ElementsAre("refused server 1: its process has ended"));
+  run.Join({SERVER, 1});
+  run.LeaveAll(31);
+  run.ConnectAll();
+  EXPECT_EQ(run.start().epoch(), 2);
+  EXPECT_EQ(run.start().member_size(), 5);
+  EXPECT_EQ(run.spawns({SERVER, 1}), 2);
+}
+
 TEST(MembershipServersTest, ACaughtUpCopySurvivesTheOthers) {
   PsRun run(1, 3, WithReplicas(1));
   for (const int server : {0, 1, 2, 0, 1, 2}) {  // a rolling restart, twice

@@ -38,6 +38,29 @@ TEST(BytesTest, BusiestLinkHasItsLaw) {
   EXPECT_THAT(BytesHtml(MakeView(run)), HasSubstr("<table id=\"bytes\""));
 }
 
+TEST(LoadTest, EveryServerHasItsRowAndThePictureItsSeries) {
+  RunFile run = Golden("normal");
+  EXPECT_EQ(LoadHtml(MakeView(run)), "") << "older runs do not say";
+  ServerSeconds& seconds = *Find(run, "ps_sync").add_server_seconds();
+  seconds.set_server(1);
+  seconds.set_window_s(2);
+  for (const double level : {1.0, 2.0}) {
+    seconds.add_in_bytes(level * 4e6);
+    seconds.add_waiting(level);
+    seconds.add_cpu(level / 2);
+  }
+  EXPECT_EQ(LoadHtml(MakeView(run)), "") << "too short for a line";
+  seconds.add_in_bytes(12e6);
+  seconds.add_waiting(3);
+  seconds.add_cpu(0.75);
+  const std::string html = Plain(LoadHtml(MakeView(run)));
+  EXPECT_THAT(html, HasSubstr("id=\"load\""));
+  EXPECT_THAT(html, HasSubstr("id=\"load-numbers\""));
+  EXPECT_THAT(html, HasSubstr("4.00 MB"));
+  EXPECT_THAT(html, HasSubstr("most 6.00 MB"));
+  EXPECT_THAT(html, HasSubstr("server 1: on average 2.00 pushes wait, 0.750 processors"));
+}
+
 TEST(BalanceTest, EveryServerHasItsRow) {
   RunFile run = Golden("normal");
   EXPECT_EQ(BalanceHtml(MakeView(run)), "") << "older runs do not say";

@@ -2,6 +2,7 @@
 import { anatomy } from './anatomy';
 import { busiest } from './busiest';
 import { divergence } from './divergence';
+import { load } from './load';
 import { loss } from './loss';
 import type { RunFile } from './rows';
 import { scaling } from './scaling';
@@ -20,6 +21,7 @@ const PICTURES: Record<string, Prepare> = {
   anatomy,
   divergence,
   staleness,
+  load,
   loss,
 };
 

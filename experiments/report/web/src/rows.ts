@@ -11,6 +11,12 @@ export interface Histogram {
   clock: number[];
   update: number[];
 }
+export interface ServerSeconds {
+  server: number;
+  window_s: number;
+  waiting?: number[];
+  cpu?: number[];
+}
 export interface Run {
   workers: number;
   servers: number;
@@ -35,6 +41,7 @@ export interface Run {
     expected_mean: number;
   };
   target?: { loss: number };
+  server_seconds?: ServerSeconds[];
 }
 export interface Failure {
   member: string;
