@@ -165,7 +165,7 @@ absl::Status SimWorker::PushNext() {
   if (bucket_ == kBuckets) {
     Enter(Phase::kPulling);
     core_->Pull(step_ + 1, parameters_);
-    for (const auto& [stream, bytes] : std::exchange(early_, {})) OnFrame(stream, bytes);
+    for (const auto& [stream, bytes] : std::exchange(early_, {})) Take(stream, bytes);
     return absl::OkStatus();
   }
   ++bucket_;
@@ -185,6 +185,11 @@ absl::Status SimWorker::FinishStep() {
 }
 
 void SimWorker::OnFrame(int64_t stream, const std::string& bytes) {
+  Take(stream, bytes);
+  Pump();
+}
+
+void SimWorker::Take(int64_t stream, const std::string& bytes) {
   const auto server = server_of_.find(stream);
   if (server == server_of_.end()) return;
   const std::vector<Bytes> slices = {std::as_bytes(std::span(bytes))};
@@ -206,7 +211,6 @@ void SimWorker::OnFrame(int64_t stream, const std::string& bytes) {
     const bool answers = phase_ == Phase::kPulling;
     events_.told(index(), ProcessOf(*InfoOf(SERVER, server->second)), header, answers);
   }
-  Pump();
 }
 
 void SimWorker::OnRoom(int64_t stream) {

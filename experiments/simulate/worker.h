@@ -85,6 +85,7 @@ class SimWorker : public SimMember {
 
   void Enter(Phase phase);
   void Pump();
+  void Take(int64_t stream, const std::string& bytes);
   // The operation of this phase is through.
   absl::Status Next();
   absl::Status TakeUp();

@@ -24,7 +24,8 @@ absl::StatusOr<std::string> BytesOf(const grpc::ByteBuffer& buffer) {
 }
 
 grpc::Status ToGrpc(const absl::Status& status) {
-  return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
+  const absl::string_view text = status.message();
+  return {static_cast<grpc::StatusCode>(status.code()), {text.data(), text.size()}};
 }
 
 }  // namespace
