@@ -5,23 +5,20 @@
 #include <limits>
 
 #include "base/check.h"
-#include "base/numeric/half.h"
+#include "base/numeric/element.h"
 
 namespace lockstep::nccl {
 namespace {
 
-// A float type as integers: `Bits` as it is stored, `Key` as it is sent.
-template <typename Stored, typename Sent, Stored canonical, Stored infinity>
-struct Float {
-  using Bits = Stored;
+// A float type as integers: its Bits as it is stored, `Key` as it is sent.
+template <typename Element, typename Sent>
+struct Float : Element {
   using Key = Sent;
-  static constexpr Bits kNan = canonical;
-  static constexpr Bits kInfinity = infinity;
 };
-using F32 = Float<int32_t, int32_t, kF32Nan, 0x7f800000>;
-using F64 = Float<int64_t, int64_t, 0x7ff8000000000000, 0x7ff0000000000000>;
-using F16 = Float<int16_t, int32_t, kF16Nan, 0x7c00>;
-using Bf16 = Float<int16_t, int32_t, kBf16Nan, 0x7f80>;
+using F32 = Float<numeric::Native<float>, int32_t>;
+using F64 = Float<numeric::Native<double>, int64_t>;
+using F16 = Float<numeric::F16, int32_t>;
+using Bf16 = Float<numeric::Bf16, int32_t>;
 
 // What wins whatever the others bring.
 template <typename Type>

@@ -56,13 +56,9 @@ void ClientCore::Begin(Operation operation, int64_t step) {
   step_ = step;
 }
 
-void ClientCore::Ask() {
-  for (ShardSide& side : shards_) side.asks = side.waits = true;
-}
-
 void ClientCore::Hello() {
   Begin(Operation::kHello, 0);
-  Ask();
+  for (ShardSide& side : shards_) side.asks = side.waits = true;
 }
 
 void ClientCore::HelloAgain(int32_t server) {

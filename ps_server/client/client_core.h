@@ -155,7 +155,6 @@ class ClientCore {
   };
 
   void Begin(Operation operation, int64_t step);
-  void Ask();
   PsFrame Header(PsKind kind, size_t shard) const;
   ClientFrame AskingFrame(size_t shard) const;
   ClientFrame NextChunk(size_t shard);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "ps_server/wire/grpc_frame.h"
 
 namespace lockstep {
 namespace {
@@ -15,10 +16,6 @@ constexpr int64_t kSliceMs = 10;
 // gRPC lets go of a cancelled stream in milliseconds; this many slices without any news are a fault
 // of it. Slices are counted, not time, so that a process that was frozen or starved isn't blamed.
 constexpr int kDrainSlicesMax = 1'000;
-
-gpr_timespec AfterNs(int64_t ns) {
-  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(ns, GPR_TIMESPAN));
-}
 
 }  // namespace
 

@@ -2,23 +2,23 @@
 
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "ps_server/service/onlooker_answers.h"
+#include "ps_server/wire/grpc_frame.h"
 
 namespace lockstep {
 namespace {
 
 absl::StatusOr<std::string> BytesOf(const grpc::ByteBuffer& buffer) {
-  std::vector<grpc::Slice> slices;
-  if (buffer.Length() > kOnlookerBytesMax || !buffer.Dump(&slices).ok()) {
+  ReceivedBytes received;
+  if (buffer.Length() > kOnlookerBytesMax || !Unpack(buffer, &received)) {
     return absl::InvalidArgumentError(
         absl::StrCat("a message of ", buffer.Length(), " bytes; at most ", kOnlookerBytesMax));
   }
   std::string bytes;
-  for (const grpc::Slice& slice : slices) {
-    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  for (const Bytes piece : received.pieces) {
+    bytes.append(reinterpret_cast<const char*>(piece.data()), piece.size());
   }
   return bytes;
 }
@@ -61,7 +61,7 @@ void Onlookers::AcceptNext() {
 void Onlookers::Poll() {
   void* tag = nullptr;
   bool ok = false;
-  const gpr_timespec now = gpr_now(GPR_CLOCK_MONOTONIC);
+  const gpr_timespec now = AfterNs(0);
   while (queue_->AsyncNext(&tag, &ok, now) == grpc::CompletionQueue::GOT_EVENT) {
     On(static_cast<Call*>(tag), ok);
   }
@@ -118,8 +118,7 @@ void Onlookers::Shutdown() {
   queue_->Shutdown();
   void* tag = nullptr;
   bool ok = false;
-  const gpr_timespec deadline = gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
-                                             gpr_time_from_millis(kOnlookerMsMax, GPR_TIMESPAN));
+  const gpr_timespec deadline = AfterNs(kOnlookerMsMax * kNsPerMs);
   grpc::CompletionQueue::NextStatus next = grpc::CompletionQueue::GOT_EVENT;
   while (next == grpc::CompletionQueue::GOT_EVENT) next = queue_->AsyncNext(&tag, &ok, deadline);
   if (next == grpc::CompletionQueue::SHUTDOWN) return calls_.clear();

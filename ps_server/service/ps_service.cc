@@ -18,10 +18,6 @@ namespace {
 // How late a timeout may be seen, and how long Configure may wait for the polling thread.
 constexpr int64_t kTickMs = 10;
 
-gpr_timespec AfterMs(int64_t ms) {
-  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(ms, GPR_TIMESPAN));
-}
-
 class GrpcPsService final : public PsService {
  public:
   GrpcPsService(const PsServiceOptions& options, const Clock& clock)
@@ -122,13 +118,14 @@ absl::Status GrpcPsService::Open(const PsServiceOptions& options) {
 void GrpcPsService::Poll() {
   int64_t looked_ns = 0;
   for (;;) {
-    if (clock_.NowNs() - looked_ns >= kTickMs * kNsPerMs) {
+    const int64_t now_ns = clock_.NowNs();
+    if (now_ns - looked_ns >= kTickMs * kNsPerMs) {
+      looked_ns = now_ns;
       onlookers_.Poll();
-      looked_ns = clock_.NowNs();
     }
     void* tag = nullptr;
     bool ok = false;
-    const auto next = queue_->AsyncNext(&tag, &ok, AfterMs(kTickMs));
+    const auto next = queue_->AsyncNext(&tag, &ok, AfterNs(kTickMs * kNsPerMs));
     if (next == grpc::CompletionQueue::SHUTDOWN) return;
     MutexLock lock(&mu_);
     if (next == grpc::CompletionQueue::GOT_EVENT) On(*static_cast<Call::Tag*>(tag), ok);
@@ -202,7 +199,7 @@ void GrpcPsService::Shutdown() {
     stopping_ = true;
     for (auto& [id, call] : calls_) call->Stop();
   }
-  if (server_ != nullptr) server_->Shutdown(AfterMs(0));
+  if (server_ != nullptr) server_->Shutdown(AfterNs(0));
   if (queue_ != nullptr) queue_->Shutdown();
   if (thread_.joinable()) thread_.join();
   onlookers_.Shutdown();

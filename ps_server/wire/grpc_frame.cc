@@ -29,6 +29,10 @@ grpc::ByteBuffer MakeBuffer(const PsFrame& header, const std::vector<grpc::Slice
   return {slices.data(), slices.size()};
 }
 
+gpr_timespec AfterNs(int64_t ns) {
+  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(ns, GPR_TIMESPAN));
+}
+
 std::vector<std::pair<std::string, int>> ChannelSettings(int64_t message_bytes_max) {
   constexpr int kNever = std::numeric_limits<int>::max();
   const auto bytes_max = static_cast<int>(message_bytes_max);

@@ -2,6 +2,7 @@
 // Included by the few files that speak gRPC. Thread-safe: no shared state.
 #pragma once
 
+#include <grpc/support/time.h>
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/slice.h>
 
@@ -30,6 +31,9 @@ bool Unpack(const grpc::ByteBuffer& buffer, ReceivedBytes* received);
 // other.
 grpc::ByteBuffer MakeBuffer(const PsFrame& header, const grpc::Slice& payload);
 grpc::ByteBuffer MakeBuffer(const PsFrame& header, const std::vector<grpc::Slice>& pieces);
+
+// A moment so far from now, as gRPC's waits take it.
+gpr_timespec AfterNs(int64_t ns);
 
 // Integer channel arguments of both ends.
 std::vector<std::pair<std::string, int>> ChannelSettings(int64_t message_bytes_max);

@@ -105,8 +105,7 @@ class GrpcWorkerEnd final : public PsEnd {
       }
       void* tag = nullptr;
       bool ok = false;
-      const gpr_timespec look =
-          gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(kLookMs, GPR_TIMESPAN));
+      const gpr_timespec look = AfterNs(kLookMs * kNsPerMs);
       if (queue_.AsyncNext(&tag, &ok, look) != grpc::CompletionQueue::GOT_EVENT) continue;
       if (!ok) {
         return absl::UnavailableError(
