@@ -178,10 +178,10 @@ TEST_F(LossTest, APushCarriesTheLeastRoundThatItWasComputedFrom) {
   std::vector<float> parameters(static_cast<size_t>(elements()));
   core.Pull(0, parameters);
   TakeAll();
-  for (const int32_t shard : {0, 1}) {
+  for (const size_t shard : {size_t{0}, size_t{1}}) {
     PsFrame reply = Chunk(shard, 0, 30, 0);
     reply.set_base(shard == 0 ? 9 : 8);
-    reply.set_total(ranges_[static_cast<size_t>(shard)].count);
+    reply.set_total(ranges_[shard].count);
     for (int64_t at = 0; at < reply.total(); at += 1'000) {
       reply.set_offset(at);
       ASSERT_THAT(Say(reply, Values(std::min<int64_t>(1'000, reply.total() - at), 1.0F)), IsOk());
