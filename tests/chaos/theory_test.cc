@@ -8,12 +8,11 @@
 #include <utility>
 
 #include "experiments/simulate/cluster.h"
-#include "tests/chaos/tier.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int32_t kSteps = kFullTier ? 6'000 : 500;
+constexpr int32_t kSteps = 6'000;
 constexpr double kMeanMs = 20;
 
 ClusterOptions Free(Ps::Mode mode, int32_t workers, int32_t servers) {
@@ -104,7 +103,7 @@ double ChainSpeed(Ps::Mode mode, bool chain, bool aggregated, bool in_alone,
   ps->set_policy(chain ? Ps::CHAIN : Ps::NONE);
   ps->set_replicas(1);
   ps->set_aggregated(aggregated);
-  options.run.mutable_experiment()->mutable_train()->set_steps(kFullTier ? 200 : 40);
+  options.run.mutable_experiment()->mutable_train()->set_steps(200);
   options.tensor_counts.assign(kServers, 16'384);
   options.limits.chunk_bytes = chunk_bytes;
   options.step_times = {.mean_ns = 0};
@@ -145,7 +144,7 @@ TEST(TheoryTest, AFailureAMinuteAndHostCostsNoMoreThanTheStepUnderWay) {
   ClusterOptions options = Free(Ps::SYNC, 4, 3);
   constexpr double kMtbfMs = 60'000;
   constexpr double kStepMs = 500;
-  const int32_t steps = kFullTier ? 1'200 : 300;
+  const int32_t steps = 1'200;
   options.run.mutable_experiment()->mutable_train()->set_steps(steps);
   Ps* ps = options.run.mutable_variant()->mutable_ps();
   ps->set_policy(Ps::CHAIN);
