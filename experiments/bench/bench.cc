@@ -53,15 +53,18 @@ std::vector<JobSpec> JobsOf(const BenchOptions& options, int ranks) {
     host.engine = "host";
     host.link = link;
     host.ranks = ranks;
-    host.channels = options.channels;
     JobSpec servers = host;
     for (const std::string& name :
          link == "tcp" ? options.tcp_algorithms : options.shm_algorithms) {
       (name == NameOf(Algorithm::kPsExchange) ? servers : host).algorithms.push_back(name);
     }
     servers.servers = options.servers;  // ranks of their own, so a world of its own
-    for (const JobSpec& spec : {host, servers}) {
-      if (!spec.algorithms.empty()) jobs.push_back(spec);
+    for (JobSpec spec : {host, servers}) {
+      if (spec.algorithms.empty()) continue;
+      for (const int channels : link == "tcp" ? options.channels : std::vector{1}) {
+        spec.channels = channels;
+        jobs.push_back(spec);
+      }
     }
     JobSpec peer;
     peer.link = link;
@@ -203,6 +206,7 @@ class AllReduceBench {
     cell.link = job->spec().link;
     cell.algorithm = algorithm;
     cell.setting = job->spec().Setting();
+    cell.channels = job->spec().channels;
     cell.version = cell.engine == "host" ? "" : job->about();
     cell.ranks = job->spec().ranks;
     cell.servers = job->spec().servers;
@@ -263,7 +267,7 @@ class AllReduceBench {
       const auto cost = costs_.find({cell.link, cell.ranks});
       const bool schedule = cell.link == "tcp" || cell.algorithm != NameOf(Algorithm::kDirect);
       if (cell.engine == "host" && schedule && cost != costs_.end() && cost->second.has_value()) {
-        AddModel(*cost->second, options_.channels, &row);
+        AddModel(*cost->second, cell.channels, &row);
       }
       *file_.add_rows() = std::move(row);
     }

@@ -19,6 +19,7 @@ struct Cell {
   std::string link;
   std::string algorithm;
   std::string setting;
+  int channels = 1;  // ours: connections a pair
   std::string version;
   int ranks = 1;
   int servers = 0;

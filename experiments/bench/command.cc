@@ -131,7 +131,8 @@ void BenchCommand::AddAllReduce() {
   all_reduce->add_option("--warmup", a.warmup, "operations before each turn's timed ones");
   all_reduce->add_option("--rounds", a.rounds, "turns of each contestant at each size");
   all_reduce->add_option("--seconds", a.seconds, "no round of a size begins later than that");
-  all_reduce->add_option("--channels", a.channels, "connections a pair of our ranks has");
+  all_reduce->add_option("--channels", a.channels,
+                         "connections a pair of our ranks has over TCP: a list");
   all_reduce->add_option("--servers", a.servers, "ranks beside the others, of ps_exchange");
   all_reduce->add_option("--timeout-ms", a.timeout_ms, "of one operation");
   all_reduce->add_option("--congestion", a.congestion, kCongestionHelp);

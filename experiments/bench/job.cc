@@ -68,7 +68,7 @@ std::string RankText(int rank) { return absl::StrCat("rank ", rank); }
 }  // namespace
 
 std::string JobSpec::Setting() const {
-  if (mpi_connections == 0) return "";
+  if (mpi_connections == 0) return channels == 1 ? "" : absl::StrCat(channels, " channels");
   return absl::StrCat(mpi_connections, mpi_connections == 1 ? " connection" : " connections");
 }
 

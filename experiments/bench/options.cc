@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "allreduce/schedule/algorithm.h"
+#include "allreduce/schedule/schedule.h"
 #include "base/numeric/support.h"
 #include "base/status.h"
 #include "experiments/bench/contestant.h"
@@ -41,17 +42,21 @@ std::set<std::string> KnownAlgorithms() {
   return names;
 }
 
-absl::Status ReadRanks(const std::string& text, std::vector<int>* ranks) {
+// Of 1..`max` each.
+absl::StatusOr<std::vector<int>> CountsOf(const char* option, const std::string& text, int max) {
+  std::vector<int> counts;
   for (const std::string& word : Words(text)) {
     int n = 0;
-    if (!absl::SimpleAtoi(word, &n) || n < 1 || n > kRanksMax) {
+    if (!absl::SimpleAtoi(word, &n) || n < 1 || n > max) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--ranks: '", word, "' must be a number of 1..", kRanksMax));
+          absl::StrCat("--", option, ": '", word, "' must be a number of 1..", max));
     }
-    ranks->push_back(n);
+    counts.push_back(n);
   }
-  if (ranks->empty()) return absl::InvalidArgumentError("--ranks: empty, e.g. --ranks 2,4,8");
-  return absl::OkStatus();
+  if (counts.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("--", option, ": empty, e.g. --", option, " 2"));
+  }
+  return counts;
 }
 
 absl::Status CheckAtLeast(const char* option, double value, double least) {
@@ -93,6 +98,7 @@ void MakeQuick(BenchOptions* options) {
   options->rounds = 3;
   options->seconds = 3;
   options->turn_ms = 10;
+  options->channels.resize(1);
   options->mpi_connections = {1};
   options->mpi_algorithms = {"default", "recursive_doubling", "ring"};
   options->gloo_algorithms = {"ring"};
@@ -105,7 +111,8 @@ absl::StatusOr<BenchOptions> ReadOptions(const BenchArguments& arguments) {
   absl::StatusOr<std::vector<int64_t>> sizes = ParseSizes(arguments.sizes);
   RETURN_IF_ERROR(Annotate(sizes.status(), "--sizes"));
   options.bytes = *std::move(sizes);
-  RETURN_IF_ERROR(ReadRanks(arguments.ranks, &options.ranks));
+  ASSIGN_OR_RETURN(options.ranks, CountsOf("ranks", arguments.ranks, kRanksMax));
+  ASSIGN_OR_RETURN(options.channels, CountsOf("channels", arguments.channels, kChannelsMax));
   RETURN_IF_ERROR(ReadReduction(arguments, &options));
   ASSIGN_OR_RETURN(options.links, WordsOf("links", arguments.links, {"tcp", "shm"}));
   ASSIGN_OR_RETURN(options.peers, WordsOf("peers", arguments.peers, {"mpi", "gloo", "none"}));
@@ -124,14 +131,12 @@ absl::StatusOr<BenchOptions> ReadOptions(const BenchArguments& arguments) {
       algorithms.empty() ? std::vector<std::string>{"direct", "ring", "tree"} : algorithms;
   RETURN_IF_ERROR(CheckAtLeast("warmup", arguments.warmup, 1));
   RETURN_IF_ERROR(CheckAtLeast("rounds", arguments.rounds, 1));
-  RETURN_IF_ERROR(CheckAtLeast("channels", arguments.channels, 1));
   RETURN_IF_ERROR(CheckAtLeast("servers", arguments.servers, 1));
   RETURN_IF_ERROR(CheckAtLeast("timeout-ms", static_cast<double>(arguments.timeout_ms), 1));
   if (options.links.empty()) return absl::InvalidArgumentError("--links: empty, e.g. tcp,shm");
   options.warmup = arguments.warmup;
   options.rounds = arguments.rounds;
   options.seconds = arguments.seconds;
-  options.channels = arguments.channels;
   options.servers = arguments.servers;
   options.timeout_ms = arguments.timeout_ms;
   // linear and nonoverlapping are never the best: they are the textbook's.

@@ -25,7 +25,7 @@ struct BenchArguments {
   int warmup = 2;
   int rounds = 9;
   double seconds = 60;
-  int channels = 1;
+  std::string channels = "1,2";
   int servers = 1;
   int64_t timeout_ms = 30'000;
   std::string congestion;  // empty: the system's
@@ -48,8 +48,8 @@ struct BenchOptions {
   ReduceOp op = ReduceOp::kSum;
   int warmup = 2;
   int rounds = 9;
-  double seconds = 60;  // a size: no further round begins after that
-  int channels = 1;
+  double seconds = 60;        // a size: no further round begins after that
+  std::vector<int> channels;  // connections a pair of our ranks has over TCP, each a contestant
   int servers = 1;
   int64_t timeout_ms = 30'000;
   int64_t turn_ms = 40;  // about so long one contestant measures before the next has its turn

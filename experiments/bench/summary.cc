@@ -86,8 +86,8 @@ std::optional<int64_t> MeasuredCrossing(const std::vector<Cell>& cells, const st
   std::map<int64_t, double> large_us;
   for (const Cell& cell : cells) {
     if (cell.engine != "host" || cell.link != link || cell.ranks != ranks) continue;
-    if (cell.algorithm == small) small_us[cell.bytes] = cell.p50_us();
-    if (cell.algorithm == large) large_us[cell.bytes] = cell.p50_us();
+    if (cell.algorithm == small) small_us.emplace(cell.bytes, cell.p50_us());
+    if (cell.algorithm == large) large_us.emplace(cell.bytes, cell.p50_us());
   }
   std::optional<int64_t> crossing;
   for (auto it = large_us.rbegin(); it != large_us.rend(); ++it) {

@@ -131,6 +131,13 @@ TEST(SummaryTest, TheCrossingIsWhereTheLargeOneStaysAhead) {
   EXPECT_EQ(MeasuredCrossing(cells, "shm", 2, "tree", "ring"), std::nullopt);
 }
 
+TEST(SummaryTest, TheCrossingIsOfTheFirstChannels) {
+  std::vector<Cell> cells = {CellOf("host", "tree", 4, {2}), CellOf("host", "ring", 4, {1}),
+                             CellOf("host", "ring", 4, {3})};
+  cells.back().setting = "2 channels";
+  EXPECT_EQ(MeasuredCrossing(cells, "tcp", 2, "tree", "ring"), 4);
+}
+
 TEST(SummaryTest, TheFloorIsEveryByteReadAndWrittenOnce) {
   Cell ours = CellOf("host", "direct", int64_t{64} << 20, {10'000, 20'000, 30'000});
   Cell roof = CellOf("roof", "update", int64_t{64} << 20, {8'000, 15'000, 27'000});

@@ -24,6 +24,7 @@ TEST(ReadOptionsTest, DefaultsAreTheIssuesSizesAndRanks) {
   EXPECT_EQ(options->bytes.front(), 4);
   EXPECT_EQ(options->bytes.back(), int64_t{64} << 20);
   EXPECT_THAT(options->ranks, ElementsAre(2, 4, 8));
+  EXPECT_THAT(options->channels, ElementsAre(1, 2));  // as many as Open MPI is tried with
   EXPECT_THAT(options->tcp_algorithms, Contains("auto"));
   EXPECT_THAT(options->shm_algorithms, Contains("direct"));
   EXPECT_THAT(options->peers, ElementsAre("mpi", "gloo"));
@@ -52,6 +53,7 @@ TEST(ReadOptionsTest, QuickIsSmall) {
   const auto options = ReadOptions(arguments);
   EXPECT_THAT(options->bytes, Each(Le(4 << 20)));
   EXPECT_THAT(options->ranks, ElementsAre(2, 4));
+  EXPECT_THAT(options->channels, ElementsAre(1));
   EXPECT_EQ(options->rounds, 3);
 }
 
@@ -64,6 +66,8 @@ INSTANTIATE_TEST_SUITE_P(
     All, BadOptionTest,
     testing::Values(Bad{"ranks", [](BenchArguments* a) { a->ranks = "2,x"; }},
                     Bad{"ranks", [](BenchArguments* a) { a->ranks = "0"; }},
+                    Bad{"channels", [](BenchArguments* a) { a->channels = "1,129"; }},
+                    Bad{"channels", [](BenchArguments* a) { a->channels = ""; }},
                     Bad{"algorithms", [](BenchArguments* a) { a->algorithms = "rign"; }},
                     Bad{"links", [](BenchArguments* a) { a->links = "udp"; }},
                     Bad{"links", [](BenchArguments* a) { a->links = ""; }},
