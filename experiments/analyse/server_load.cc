@@ -234,11 +234,14 @@ absl::Status WriteServersCsv(const std::string& path, const std::vector<RunRecor
 void AggregateServerLoad(const std::vector<const RunRecord*>& runs, VariantResult* result) {
   if (runs.empty() || FirstStartNs(*runs[0]) == INT64_MAX) return;
   const RunRecord& run = *runs[0];
-  const int64_t seconds = SpanNsOf(run) / kNsPerSecond + 1;
+  const int64_t span_ns = SpanNsOf(run);
+  const int64_t seconds = span_ns / kNsPerSecond + 1;
   const int64_t window_s = (seconds + kSecondsShown - 1) / kSecondsShown;
+  // The run ends within the last window, whose means would seem to fall.
+  const int64_t whole = std::max<int64_t>(span_ns / (window_s * kNsPerSecond), 1);
   std::map<int32_t, std::map<int64_t, ServerLoad>> servers;
   for (const ServerLoad& load : ServerLoadOf(run, window_s * kNsPerSecond)) {
-    AddTo(load, &servers[load.server][load.window]);
+    if (load.window < whole) AddTo(load, &servers[load.server][load.window]);
   }
   for (const auto& [server, windows] : servers) {
     ServerSeconds* const series = result->add_server_seconds();

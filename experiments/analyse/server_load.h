@@ -51,7 +51,8 @@ std::vector<ServerLoad> ServerLoadOf(const RunRecord& run, int64_t window_ns);
 std::string ServersToCsv(const std::vector<RunRecord>& runs);
 absl::Status WriteServersCsv(const std::string& path, const std::vector<RunRecord>& runs);
 
-// Of the first of these runs, each server's shards together, for the run file.
+// Of the first of these runs, each server's shards together, for the run file: windows that it
+// filled, or its only one.
 void AggregateServerLoad(const std::vector<const RunRecord*>& runs, VariantResult* result);
 
 }  // namespace lockstep

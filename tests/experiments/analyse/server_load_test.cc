@@ -113,10 +113,11 @@ TEST(ServerLoadTest, TheRunFileHasTheServersShardsTogether) {
   ASSERT_EQ(result.server_seconds_size(), 1);
   const ServerSeconds& seconds = result.server_seconds(0);
   EXPECT_EQ(seconds.window_s(), 1);
-  EXPECT_THAT(seconds.in_bytes(), ElementsAre(DoubleEq(3'000), DoubleEq(1'000), 0));
-  EXPECT_THAT(seconds.out_bytes(), ElementsAre(0, DoubleEq(1'350), DoubleEq(1'250)));
-  EXPECT_THAT(seconds.wait_ms(), ElementsAre(0, DoubleEq(500), 0));
-  EXPECT_THAT(seconds.staged_bytes(), ElementsAre(0, 2'000, 0));
+  // The third second, in which the reply still leaves, is not whole.
+  EXPECT_THAT(seconds.in_bytes(), ElementsAre(DoubleEq(3'000), DoubleEq(1'000)));
+  EXPECT_THAT(seconds.out_bytes(), ElementsAre(0, DoubleEq(1'350)));
+  EXPECT_THAT(seconds.wait_ms(), ElementsAre(0, DoubleEq(500)));
+  EXPECT_THAT(seconds.staged_bytes(), ElementsAre(0, 2'000));
 }
 
 // Each report carries it, so a long run has wider windows.
@@ -130,7 +131,7 @@ TEST(ServerLoadTest, ALongRunHasWiderWindows) {
   VariantResult result;
   AggregateServerLoad({&run}, &result);
   EXPECT_EQ(result.server_seconds(0).window_s(), 5);
-  EXPECT_EQ(result.server_seconds(0).cpu_size(), 201);
+  EXPECT_EQ(result.server_seconds(0).cpu_size(), 200);  // the last is not whole
 }
 
 TEST(ServerLoadTest, TimesOfADamagedFileMakeNoYearOfWindows) {
