@@ -132,6 +132,7 @@ TEST(ServerLoadTest, ALongRunHasWiderWindows) {
   AggregateServerLoad({&run}, &result);
   EXPECT_EQ(result.server_seconds(0).window_s(), 5);
   EXPECT_EQ(result.server_seconds(0).cpu_size(), 200);  // the last is not whole
+  EXPECT_DOUBLE_EQ(result.server_seconds(0).cpu(0), 1.1 / 5 * (1 + 2.25 / 997.5));
 }
 
 TEST(ServerLoadTest, TimesOfADamagedFileMakeNoYearOfWindows) {
