@@ -163,6 +163,26 @@ TEST_P(BothWaysTest, AnErrorComesOutAndEndsTheCalls) {
   EXPECT_THAT(synchronizer_.calls(), ElementsAre("1.0", "1.1"));
 }
 
+// Two threads take the calls: where one fails, the other must not take the next, least of all the
+// optimizer's, which would use gradients that were never summed.
+TEST_F(ExchangeTest, NothingRunsAfterAFailureWhicheverThreadMetIt) {
+  constexpr int kRounds = 500;
+  synchronizer_.failing_bucket = 2;
+  for (int round = 1; round <= kRounds; ++round) {
+    const auto exchange = Make(/*overlap=*/true);
+    const absl::Status ready = Ready(exchange.get(), round, 2);
+    EXPECT_TRUE(ready.ok() || ready.message() == absl::StrCat("planned at ", round, ".2")) << ready;
+    EXPECT_THAT(Finish(exchange.get(), round),
+                StatusIs(absl::StatusCode::kUnavailable, absl::StrCat("planned at ", round, ".2")));
+    for (int turn = 0; turn < 100; ++turn) {  // the other thread's chance
+      exchange->traffic();
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(exchange->Stop(), 0) << "a step is through";
+    ASSERT_EQ(synchronizer_.calls().size(), static_cast<size_t>(round));
+  }
+}
+
 TEST_F(ExchangeTest, ReadyReturnsWhileTheExchangeRunsAndFinishWaitsForIt) {
   const auto exchange = Make(/*overlap=*/true);
   synchronizer_.Close();

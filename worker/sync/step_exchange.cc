@@ -87,7 +87,7 @@ absl::Status StepExchange::Run(const Call& call) {
   MutexLock lock(&mu_);
   spans_.push_back({call.finish ? kFinishSpan : call.bucket.index, start_ns, end_ns});
   traffic_ = traffic;
-  failure_ = status;
+  failure_.Update(status);
   if (status.ok() && call.finish) finished_step_ = call.step;
   calls_.pop_front();
   running_ = false;
@@ -100,16 +100,16 @@ void StepExchange::RunAll() {
     {
       MutexLock lock(&mu_);
       const auto due = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-        return leaving_ || (!calls_.empty() && !running_);
+        return leaving_ || !failure_.ok() || (!calls_.empty() && !running_);
       };
       // Nothing else to look at: whatever stops the owner makes it destroy this object.
       while (!mu_.AwaitFor(due, kIdlePollMs)) {
       }
-      if (leaving_) return;
+      if (leaving_ || !failure_.ok()) return;
       running_ = true;
       call = calls_.front();
     }
-    if (!Run(call).ok()) return;
+    Run(call).IgnoreError();  // it is in failure_
   }
 }
 
