@@ -145,8 +145,9 @@ void Staging::Read(int64_t begin, int64_t count, float* to) const {
 
 std::vector<float>& Staging::Values() {
   values_.resize(static_cast<size_t>(count_));
-  for (const auto& [offset, chunk] : kept_)
+  for (const auto& [offset, chunk] : kept_) {
     ReadKept(chunk, 0, chunk.count, values_.data() + offset);
+  }
   kept_.clear();
   return values_;
 }
