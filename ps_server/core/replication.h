@@ -209,7 +209,6 @@ class ShardCopy {
   void BeginLink(CopyOutput* output);
   void AdmitSuccessor(CopyOutput* output);
   void Confirm(bool asked, CopyOutput* output);
-  bool WantsSums() const { return place_.aggregated && place_.successor.has_value(); }
   bool Waits() const { return place_.successor.has_value() && link_.stage >= Stage::kSentMember; }
   void Crash(CrashPoint point, int64_t step) const;
   std::string Name() const;  // for messages: which copy this is
