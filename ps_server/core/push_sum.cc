@@ -61,13 +61,14 @@ NonFiniteValue FirstNonFinite(const Block& block, int32_t tensor, int64_t start)
 
 }  // namespace
 
-void SumInRankOrder(std::span<float* const> pushes, int64_t count) {
-  if (pushes.size() < 2) return;
-  std::vector<const std::byte*> sources;
-  sources.reserve(pushes.size());
-  for (const float* push : pushes) sources.push_back(reinterpret_cast<const std::byte*>(push));
-  auto* sum = reinterpret_cast<std::byte*>(pushes[0]);
-  FoldAll(Dtype::kF32, ReduceOp::kSum, {.sources = sources, .targets = {&sum, 1}}, count);
+void SumInRankOrder(std::span<const Staging* const> pushes, int64_t begin, int64_t count,
+                    float* sum) {
+  std::array<float, kSumElements> push;  // written before it is read
+  pushes.front()->Read(begin, count, sum);
+  for (const Staging* const next : pushes.subspan(1)) {
+    next->Read(begin, count, push.data());
+    Fold(Dtype::kF32, ReduceOp::kSum, push.data(), sum, count);
+  }
 }
 
 std::optional<NonFiniteValue> SumExactly(const std::vector<TensorPart>& parts, float divisor,

@@ -51,6 +51,7 @@ ShardCopy::ShardCopy(const ShardOptions& options, Shard shard, const ChainPlace&
 void ShardCopy::Enter(const ChainPlace& place) {
   const auto workers = static_cast<size_t>(options_.world_size);
   place_ = place;
+  shard_.SetSums(place_.successor.has_value());
   // The coordinator's word: what this copy heard in the old epoch may have come after it.
   member_ = place.head || (member_ && !place.joins);
   incarnations_.assign(workers, -1);

@@ -40,6 +40,7 @@ absl::Status ShardCopy::On(const StateEvent& event, int64_t now_ns, CopyOutput* 
   ShardOutput regrouped = restored.Handle(RegroupEvent{present_}, now_ns);
   if (!regrouped.refusals.empty()) return regrouped.refusals.front().status;
   shard_ = std::move(restored);
+  shard_.SetSums(place_.successor.has_value());
   staged_.assign(staged_.size(), {});
   incarnations_.assign(incarnations_.size(), -1);
   sequence_ = -1;

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
-#include "ps_server/core/buffer.h"
 
 namespace lockstep {
 namespace {
@@ -165,11 +164,12 @@ absl::Status Shard::On(const InitEvent& event, int64_t /*now_ns*/, ShardOutput* 
     return absl::OkStatus();
   }
   const int64_t count = CountBytes(event.chunk.pieces) / SizeOf(options_.rules.wire_dtype);
-  ASSIGN_OR_RETURN(const Staging::Took took,
-                   start_values_.Add(event.chunk.offset, count, event.chunk.pieces));
+  ASSIGN_OR_RETURN(
+      const Staging::Took took,
+      start_values_.Add(event.chunk.offset, count, event.chunk.pieces, event.chunk.owner));
   if (took == Staging::Took::kDuplicate) ++duplicates_;
   if (start_values_.complete()) {
-    parameters_ = std::make_shared<std::vector<float>>(std::move(start_values_.values()));
+    parameters_ = std::make_shared<std::vector<float>>(std::move(start_values_.Values()));
   }
   return absl::OkStatus();
 }
@@ -213,7 +213,7 @@ absl::StatusOr<Staging::Took> Shard::Stage(const PushEvent& event) {
   Staging& staging = WorkerOf(event.id).staging;
   if (event.rows.has_value()) return staging.AddRows(*event.rows, event.chunk.pieces);
   const int64_t count = CountBytes(event.chunk.pieces) / SizeOf(options_.rules.wire_dtype);
-  return staging.Add(event.chunk.offset, count, event.chunk.pieces);
+  return staging.Add(event.chunk.offset, count, event.chunk.pieces, event.chunk.owner);
 }
 
 void Shard::Begin(const PushEvent& event, int64_t now_ns) {
@@ -221,11 +221,6 @@ void Shard::Begin(const PushEvent& event, int64_t now_ns) {
   worker.push_start_ns = now_ns;
   worker.base = event.base;
   worker.late = false;
-  // The buffer of the last sum, if it was one of ours and is back.
-  if (worker.staging.values().empty() && sum_ != nullptr && IsSole(sum_)) {
-    worker.staging.values() = std::move(*sum_);
-    sum_.reset();
-  }
 }
 
 void Shard::OnWhole(const UpdateId& id, int64_t now_ns, ShardOutput* output) {
@@ -234,7 +229,9 @@ void Shard::OnWhole(const UpdateId& id, int64_t now_ns, ShardOutput* output) {
   worker.redoes = false;
   output->staged = id;
   if (options_.whole_pushes) {
-    output->push = std::make_shared<const std::vector<float>>(worker.staging.values());
+    auto push = std::make_shared<std::vector<float>>(static_cast<size_t>(options_.range.count));
+    worker.staging.Read(0, options_.range.count, push->data());
+    output->push = std::move(push);
   }
   if (policy_->Drops(worker)) {
     output->dropped = id;

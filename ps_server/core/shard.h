@@ -51,6 +51,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ps_server/core/partition.h"
@@ -78,6 +79,7 @@ struct ShardChunk {
   int64_t offset = 0;  // from the start of the shard
   int64_t total = 0;   // of the whole shard, as the sender believes
   std::span<const Bytes> pieces;
+  std::shared_ptr<const void> owner = nullptr;  // of the pieces' bytes; null: they are read at once
 };
 
 struct AttachEvent {  // a worker's new stream
@@ -125,8 +127,8 @@ struct ShardOutput {
   std::vector<ShardReply> replies;
   std::vector<ShardRefusal> refusals;
   std::optional<ShardUpdate> update;
-  // What an update was made of, for copies of the shard: the sum, before its division (EXACT:
-  // after). Whoever lets go of it soon saves the shard a buffer.
+  // What an update was made of, for copies of the shard, once SetSums has asked for it: the sum,
+  // before its division (EXACT: after). Whoever lets go of it soon saves the shard a buffer.
   SharedParameters sum;
   std::optional<UpdateId> dropped;  // K_OF_N: this push came late
   std::optional<UpdateId> staged;   // this push has become whole, whatever came of it then
@@ -142,6 +144,9 @@ class Shard {
   // Begins with `state`. Errors: also InvalidArgument (it is not one of this shard), DataLoss (its
   // parts do not fit each other).
   static absl::StatusOr<Shard> Restore(const ShardOptions& options, const ShardState& state);
+
+  // Whether ShardOutput.sum is wanted.
+  void SetSums(bool wanted) { sums_ = wanted; }
 
   ShardOutput Handle(const ShardEvent& event, int64_t now_ns);
   // On a copy: applies what the primary applied, version() + 1, with the same bits, being in
@@ -199,8 +204,12 @@ class Shard {
   ShardUpdate Apply(const std::vector<int32_t>& due, int64_t now_ns, ShardOutput* output);
   // `ends_round`: in K_OF_N, it is not of a late push alone.
   float DivisorOf(size_t pushes, bool ends_round) const;
-  void Commit(const std::vector<float>& sum, bool ends_round, int64_t now_ns, ShardUpdate* update);
-  void Step(const OptimizerOptions& optimizer, const float* sum);
+  // Elements [begin, begin + count) of an update's sum, count <= kSumElements; each is asked for
+  // once.
+  using SumBlocks = absl::FunctionRef<const float*(int64_t begin, int64_t count)>;
+  void Commit(SumBlocks sum, bool ends_round, int64_t now_ns, ShardUpdate* update);
+  void Step(const OptimizerOptions& optimizer, SumBlocks sum);
+  std::vector<float>* NewSum(ShardOutput* output);
   bool KeepsThisVersion() const;
   void ReleaseKept();
   void TakeUp(const std::vector<bool>& present);
@@ -223,7 +232,8 @@ class Shard {
   Staging start_values_;
   std::shared_ptr<std::vector<float>> parameters_;  // null until the start values are complete
   Kept kept_;
-  std::shared_ptr<std::vector<float>> sum_;  // a staging buffer, lent out by ShardOutput.sum
+  bool sums_ = false;
+  std::shared_ptr<std::vector<float>> sum_;  // lent out by ShardOutput.sum
   std::vector<float> optimizer_state_;
   std::vector<ShardWorker> workers_;  // [rank]
 };

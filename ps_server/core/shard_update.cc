@@ -1,5 +1,6 @@
 // The part of Shard that makes updates: out of workers' pushes, or of what a primary made.
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <utility>
 
@@ -14,27 +15,45 @@ namespace lockstep {
 
 ShardUpdate Shard::Apply(const std::vector<int32_t>& due, int64_t now_ns, ShardOutput* output) {
   ShardUpdate update;
-  std::vector<float*> pushes;
+  std::vector<Staging*> pushes;
   for (const int32_t r : due) {
     ShardWorker& worker = workers_[static_cast<size_t>(r)];
-    pushes.push_back(worker.staging.values().data());
+    pushes.push_back(&worker.staging);
     update.ids.push_back({r, worker.incarnation, worker.last_step + 1, options_.shard});
     update.pushes.push_back({r, worker.push_start_ns, worker.push_end_ns});
     update.wait_ns = std::max(update.wait_ns, now_ns - worker.push_start_ns);
     if (worker.late) update.late.push_back(r);
   }
   const bool ends_round = update.late.size() < due.size();
+  std::vector<float*> values;  // EXACT
   if (options_.rules.order == PsOrder::kExact) {
-    update.non_finite = SumExactly(options_.range.parts, DivisorOf(due.size(), ends_round), pushes);
-  } else {
-    SumInRankOrder(pushes, options_.range.count);
+    for (Staging* const push : pushes) values.push_back(push->Values().data());
+    update.non_finite = SumExactly(options_.range.parts, DivisorOf(due.size(), ends_round), values);
   }
-  Staging& first = workers_[static_cast<size_t>(due.front())].staging;
-  sum_ = std::make_shared<std::vector<float>>(std::move(first.values()));
-  first.values().clear();
-  output->sum = sum_;
-  Commit(*sum_, ends_round, now_ns, &update);
+  const std::vector<const Staging*> sources(pushes.begin(), pushes.end());
+  std::vector<float>* const whole = NewSum(output);
+  std::array<float, kSumElements> own;  // written before it is read
+  const auto sum = [&](int64_t begin, int64_t count) -> const float* {
+    float* const block = whole == nullptr ? own.data() : whole->data() + begin;
+    if (values.empty()) {
+      SumInRankOrder(sources, begin, count, block);
+    } else {
+      std::copy_n(values.front() + begin, count, block);
+    }
+    return block;
+  };
+  Commit(sum, ends_round, now_ns, &update);
   return update;
+}
+
+// Null: nobody wants one.
+std::vector<float>* Shard::NewSum(ShardOutput* output) {
+  if (!sums_) return nullptr;
+  if (sum_ == nullptr || !IsSole(sum_)) {
+    sum_ = std::make_shared<std::vector<float>>(static_cast<size_t>(options_.range.count));
+  }
+  output->sum = sum_;
+  return sum_.get();
 }
 
 // A late push has the weight that it would have had in its round.
@@ -46,8 +65,7 @@ float Shard::DivisorOf(size_t pushes, bool ends_round) const {
 }
 
 // Makes the update that `update->ids` are the pushes of.
-void Shard::Commit(const std::vector<float>& sum, bool ends_round, int64_t now_ns,
-                   ShardUpdate* update) {
+void Shard::Commit(SumBlocks sum, bool ends_round, int64_t now_ns, ShardUpdate* update) {
   policy_->OnApply(now_ns, update);
   OptimizerOptions optimizer = options_.rules.optimizer;
   const bool divided = options_.rules.order == PsOrder::kExact;
@@ -55,7 +73,7 @@ void Shard::Commit(const std::vector<float>& sum, bool ends_round, int64_t now_n
   if (options_.rules.scale_by_staleness) {
     optimizer.learning_rate /= static_cast<float>(1 + update->staleness->update);
   }
-  Step(optimizer, sum.data());
+  Step(optimizer, sum);
   update->version = ++version_;
   if (ends_round && !AppliesAlone(options_.rules.mode)) ++round_;
   for (const UpdateId& id : update->ids) {
@@ -70,7 +88,7 @@ void Shard::Commit(const std::vector<float>& sum, bool ends_round, int64_t now_n
 }
 
 // Whoever holds the present parameters, or is behind, keeps them: then the new ones go elsewhere.
-void Shard::Step(const OptimizerOptions& optimizer, const float* sum) {
+void Shard::Step(const OptimizerOptions& optimizer, SumBlocks sum) {
   const int64_t count = options_.range.count;
   const bool keep = KeepsThisVersion();
   std::shared_ptr<std::vector<float>> updated = parameters_;
@@ -82,12 +100,19 @@ void Shard::Step(const OptimizerOptions& optimizer, const float* sum) {
   if (updated == nullptr || !IsSole(updated, keep ? 1 : 2)) {
     updated = std::make_shared<std::vector<float>>(static_cast<size_t>(count));
   }
-  if (options_.rules.sum_only) {
-    std::copy_n(sum, count, updated->data());
-    Divide(updated->data(), optimizer.divisor, count);
-  } else {
-    OptimizerStep(optimizer, version_ + 1, sum, optimizer_state_.data(), count, parameters_->data(),
-                  updated->data(), count);
+  for (int64_t begin = 0; begin < count; begin += kSumElements) {
+    const int64_t here = std::min(kSumElements, count - begin);
+    const float* const gradient = sum(begin, here);
+    float* const target = updated->data() + begin;
+    if (options_.rules.sum_only) {
+      std::copy_n(gradient, here, target);
+      Divide(target, optimizer.divisor, here);
+    } else {
+      // The values of a slot stand count elements after those of the one before.
+      float* const state = optimizer_state_.empty() ? nullptr : optimizer_state_.data() + begin;
+      OptimizerStep(optimizer, version_ + 1, gradient, state, count, parameters_->data() + begin,
+                    target, here);
+    }
   }
   parameters_ = std::move(updated);
 }
@@ -155,7 +180,8 @@ absl::StatusOr<ShardUpdate> Shard::ApplySum(std::span<const UpdateId> pushes, in
     update.ids.push_back(push);
   }
   for (const UpdateId& push : pushes) WorkerOf(push).incarnation = push.incarnation;
-  Commit(sum, ends_round, now_ns, &update);
+  Commit([&sum](int64_t begin, int64_t /*count*/) { return sum.data() + begin; }, ends_round,
+         now_ns, &update);
   return update;
 }
 

@@ -4,7 +4,9 @@
 #include <array>
 #include <cstring>
 #include <iterator>
+#include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "base/numeric/convert.h"
 #include "base/status.h"
@@ -49,13 +51,15 @@ void WidenPieces(Dtype wire, std::span<const Bytes> pieces, float* values) {
 void Staging::Reset(int64_t count, Dtype wire) {
   count_ = count;
   wire_ = wire;
+  kept_.clear();
   covered_.clear();
   tables_.clear();
   staged_ = 0;
 }
 
 absl::StatusOr<Staging::Took> Staging::Add(int64_t offset, int64_t count,
-                                           std::span<const Bytes> pieces) {
+                                           std::span<const Bytes> pieces,
+                                           const std::shared_ptr<const void>& owner) {
   const int64_t end = offset + count;
   RETURN_IF_ERROR(CheckNotByRows(offset, end));
   // The last range that begins before `end` is the only one that can hold the whole chunk.
@@ -73,11 +77,79 @@ absl::StatusOr<Staging::Took> Staging::Add(int64_t offset, int64_t count,
     return absl::ResourceExhaustedError(
         absl::StrCat("a push in more than ", kGapsMax, " scattered chunks; send them in order"));
   }
-  values_.resize(static_cast<size_t>(count_));
-  Put(pieces, values_.data() + offset);
+  if (owner != nullptr && IsKept(pieces)) {
+    Keep(offset, count, pieces, owner);
+  } else {
+    values_.resize(static_cast<size_t>(count_));
+    Put(pieces, values_.data() + offset);
+  }
   Merge(offset, end);
   staged_ += count;
   return Took::kNew;
+}
+
+bool Staging::IsKept(std::span<const Bytes> pieces) {
+  const int64_t bytes = CountBytes(pieces);
+  return bytes >= kKeptBytesMin &&
+         bytes / static_cast<int64_t>(pieces.size()) >= kKeptPieceBytesMin;
+}
+
+void Staging::Keep(int64_t offset, int64_t count, std::span<const Bytes> pieces,
+                   const std::shared_ptr<const void>& owner) {
+  Kept chunk = {
+      .count = count, .pieces = {pieces.begin(), pieces.end()}, .ends = {}, .owner = owner};
+  int64_t end = 0;
+  for (const Bytes piece : pieces) chunk.ends.push_back(end += static_cast<int64_t>(piece.size()));
+  kept_.emplace(offset, std::move(chunk));
+}
+
+// Elements of the chunk, from its start.
+void Staging::ReadKept(const Kept& chunk, int64_t begin, int64_t count, float* to) const {
+  const int64_t from = begin * SizeOf(wire_);
+  const int64_t end = from + count * SizeOf(wire_);
+  const auto first = std::upper_bound(chunk.ends.begin(), chunk.ends.end(), from);
+  absl::InlinedVector<Bytes, 8> cut;
+  int64_t at = from;
+  for (auto piece = static_cast<size_t>(first - chunk.ends.begin()); at < end; ++piece) {
+    const Bytes bytes = chunk.pieces[piece];
+    const int64_t start = chunk.ends[piece] - static_cast<int64_t>(bytes.size());
+    const int64_t to_here = std::min(end, chunk.ends[piece]);
+    cut.push_back(
+        bytes.subspan(static_cast<size_t>(at - start), static_cast<size_t>(to_here - at)));
+    at = to_here;
+  }
+  Put(cut, to);
+}
+
+void Staging::Read(int64_t begin, int64_t count, float* to) const {
+  const int64_t end = begin + count;
+  auto next = kept_.upper_bound(begin);
+  if (next != kept_.begin() && std::prev(next)->first + std::prev(next)->second.count > begin) {
+    --next;
+  }
+  while (begin < end) {
+    const bool kept = next != kept_.end() && next->first <= begin;
+    const int64_t border =
+        kept ? next->first + next->second.count : (next == kept_.end() ? end : next->first);
+    const int64_t here = std::min(end, border) - begin;
+    if (kept) {
+      ReadKept(next->second, begin - next->first, here, to);
+      ++next;
+    } else {
+      std::copy_n(values_.begin() + begin, here, to);
+    }
+    begin += here;
+    to += here;
+  }
+}
+
+std::vector<float>& Staging::Values() {
+  values_.resize(static_cast<size_t>(count_));
+  for (const auto& [offset, chunk] : kept_) {
+    ReadKept(chunk, 0, chunk.count, values_.data() + offset);
+  }
+  kept_.clear();
+  return values_;
 }
 
 void Staging::Put(std::span<const Bytes> pieces, float* values) const {

@@ -1,13 +1,16 @@
 // staging.h: one worker's push (or the start values) of a shard while its chunks arrive.
 // Chunks come in any order and are widened to f32 at their place; pieces may be cut anywhere,
 // within an element too. Every element is taken once: a chunk that lies wholly in what is here is a
-// duplicate. Errors: InvalidArgument (a chunk that overlaps in part), ResourceExhausted (too many
-// scattered chunks). Rows of a table (rows.h) come by number: those that do not are zeros. Pure.
+// duplicate. A large chunk whose bytes have an owner is not copied: they stay where they came, and
+// are widened when they are read. Errors: InvalidArgument (a chunk that overlaps in part),
+// ResourceExhausted (too many scattered chunks). Rows of a table (rows.h) come by number: those
+// that do not are zeros. Pure.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -25,6 +28,11 @@ inline int64_t CountBytes(std::span<const Bytes> pieces) {
   return bytes;
 }
 
+// A chunk of so many bytes is kept instead of copied, if its pieces have as many on average as the
+// second: what a chunk and its pieces cost beside their bytes would else be a peer's to choose.
+inline constexpr int64_t kKeptBytesMin = 4096;
+inline constexpr int64_t kKeptPieceBytesMin = 1024;
+
 class Staging {
  public:
   enum class Took { kNew, kDuplicate };
@@ -32,9 +40,11 @@ class Staging {
   // Empty again, for a shard of `count` elements that travel as `wire`: f32, f16 or bf16. Memory is
   // taken with the first chunk, and kept.
   void Reset(int64_t count, Dtype wire);
-  // Puts the elements [offset, offset + count), whose bytes are `pieces` one after the other.
+  // Puts the elements [offset, offset + count), whose bytes are `pieces` one after the other; they
+  // stay as they are while `owner` is held. Null: they are read now.
   // REQUIRES: the range lies in the shard, count > 0, `pieces` hold `count` elements.
-  absl::StatusOr<Took> Add(int64_t offset, int64_t count, std::span<const Bytes> pieces);
+  absl::StatusOr<Took> Add(int64_t offset, int64_t count, std::span<const Bytes> pieces,
+                           const std::shared_ptr<const void>& owner = nullptr);
 
   // Puts rows of a table, whose bytes are `pieces` one after the other; the rest of the table is
   // zeros once `rows.last` is said. A frame's rows are all new or all duplicates. REQUIRES: the
@@ -44,8 +54,10 @@ class Staging {
   bool complete() const { return staged_ > 0 && staged_ == count_; }
   bool empty() const { return staged_ == 0 && tables_.empty(); }
   int64_t staged() const { return staged_; }  // elements
-  std::vector<float>& values() { return values_; }
-  const std::vector<float>& values() const { return values_; }
+  // The elements [begin, begin + count). REQUIRES: complete().
+  void Read(int64_t begin, int64_t count, float* to) const;
+  // All of them, which may be changed or moved away. REQUIRES: complete().
+  std::vector<float>& Values();
 
  private:
   // A table of which rows come.
@@ -56,6 +68,17 @@ class Staging {
     int64_t count = 0;       // of those that are here
     bool closed = false;
   };
+  // A chunk whose bytes stayed where they came.
+  struct Kept {
+    int64_t count = 0;
+    std::vector<Bytes> pieces;
+    std::vector<int64_t> ends;  // [piece]: in the chunk's bytes
+    std::shared_ptr<const void> owner;
+  };
+  static bool IsKept(std::span<const Bytes> pieces);
+  void Keep(int64_t offset, int64_t count, std::span<const Bytes> pieces,
+            const std::shared_ptr<const void>& owner);
+  void ReadKept(const Kept& chunk, int64_t begin, int64_t count, float* to) const;
   void Merge(int64_t begin, int64_t end);
   void Put(std::span<const Bytes> pieces, float* values) const;
   absl::StatusOr<Rows*> RowsOf(const TableRows& table);
@@ -63,7 +86,8 @@ class Staging {
 
   int64_t count_ = 0;
   Dtype wire_ = Dtype::kF32;
-  std::vector<float> values_;
+  std::vector<float> values_;           // all that is not in kept_
+  std::map<int64_t, Kept> kept_;        // by offset
   std::map<int64_t, int64_t> covered_;  // begin -> end of what is here; disjoint, not adjacent
   std::map<int32_t, Rows> tables_;      // by tensor
   std::vector<float> rows_;             // of one frame

@@ -23,23 +23,22 @@ void Call::ReadNext() {
   StartRead(&incoming_);
 }
 
-bool Call::WriteNext(int64_t chunk_bytes, Frame* frame) {
-  if (!begun_ || stopped_ || silenced_ || broken_ || finished_) return false;
-  if (writing_ || last_written_ || queue_.empty()) return false;
-  const Chunk chunk = NextChunk(queue_.front(), chunk_bytes, &sent_bytes_);
+const Call::Frame* Call::WriteNext(int64_t chunk_bytes) {
+  if (!begun_ || stopped_ || silenced_ || broken_ || finished_) return nullptr;
+  if (writing_ || last_written_ || queue_.empty()) return nullptr;
+  Chunk chunk = NextChunk(queue_.front(), chunk_bytes, &sent_bytes_);
   std::vector<grpc::Slice> slices;
   for (const Bytes piece : chunk.pieces) slices.push_back(SliceOf(piece, chunk.owner));
   const grpc::ByteBuffer buffer = MakeBuffer(chunk.header, slices);
   writing_ = true;
-  in_flight_ = {chunk.header, static_cast<int64_t>(buffer.Length()), chunk.complete};
+  in_flight_ = {std::move(chunk.header), static_cast<int64_t>(buffer.Length()), chunk.complete};
   StartWrite(buffer);
   if (chunk.complete) {
     last_written_ = queue_.front().last;
     queue_.pop_front();
     sent_bytes_ = 0;
   }
-  *frame = in_flight_;
-  return true;
+  return &in_flight_;
 }
 
 void Call::OnDone(Op op, bool ok) {

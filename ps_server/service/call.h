@@ -41,8 +41,8 @@ class Call {
   Tag* start_tag() { return &start_; }
 
   void Queue(Outgoing message) { queue_.push_back(std::move(message)); }
-  // Hands the next frame to gRPC, if it can take one; false: nothing was handed over.
-  bool WriteNext(int64_t chunk_bytes, Frame* frame);
+  // Hands the next frame to gRPC, if it can take one: in_flight(); null: nothing was handed over.
+  const Frame* WriteNext(int64_t chunk_bytes);
   // An operation is over. kStart: it stands, if `ok`, and reads. kRead: `ok` says whether a message
   // is there.
   void OnDone(Op op, bool ok);

@@ -46,7 +46,8 @@ void Exchange::Refuse(int64_t stream, const absl::Status& status) {
   ++counters_.refused_streams;
 }
 
-void Exchange::Received(int64_t stream, std::span<const Bytes> slices) {
+void Exchange::Received(int64_t stream, std::span<const Bytes> slices,
+                        std::shared_ptr<const void> owner) {
   const auto found = streams_.find(stream);
   CHECK(found != streams_.end()) << "stream " << stream << " was never opened";
   StreamState& state = found->second;
@@ -61,6 +62,7 @@ void Exchange::Received(int64_t stream, std::span<const Bytes> slices) {
   }
   absl::Status status = frame.status();
   if (status.ok()) {
+    frame->owner = std::move(owner);
     status = Dispatch(stream, &state, *frame);
   } else {
     ++counters_.malformed_frames;
@@ -116,7 +118,7 @@ absl::Status Exchange::FromWorker(int64_t stream, StreamState* state, const Fram
   }
   Seat* seat = &seats_.at(header.shard());
   const UpdateId id = {header.worker(), header.incarnation(), header.step(), header.shard()};
-  const ShardChunk chunk = {header.offset(), header.total(), frame.payload};
+  const ShardChunk chunk = {header.offset(), header.total(), frame.payload, frame.owner};
   switch (header.kind()) {
     case INIT:
       Drive(seat, ShardEvent(InitEvent{id, chunk}), stream);
@@ -134,7 +136,7 @@ absl::Status Exchange::FromWorker(int64_t stream, StreamState* state, const Fram
 absl::Status Exchange::OnPush(int64_t stream, StreamState* state, Seat* seat, const Frame& frame) {
   const PsFrame& header = frame.header;
   const UpdateId id = {header.worker(), header.incarnation(), header.step(), header.shard()};
-  const ShardChunk chunk = {header.offset(), header.total(), frame.payload};
+  const ShardChunk chunk = {header.offset(), header.total(), frame.payload, frame.owner};
   std::optional<ShardRows> rows;
   if (header.has_rows()) {
     ASSIGN_OR_RETURN(rows, RowsOf(*seat, frame));

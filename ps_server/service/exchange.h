@@ -24,10 +24,11 @@
 // limits.sync_timeout_ms, the group is dead (events.broken), so that nobody is blocked for ever.
 // Bounds: streams kStreamsMax; HELLOs that wait on one kHellosMax; queued for a worker: WELCOMEs,
 // one PONG, a reply a shard, REFUSED; for a successor: an update a worker and shard, one state a
-// shard. Memory: pushes staged, at most limits.staged_bytes_max over all shards of the server; of
-// each shard its parameters, the ones before, and the optimizer's values; and one version of a
-// shard for each worker whose reply of it is not sent. Which update each byte belongs to: books.h.
-// Times come from the clock given. One thread at a time.
+// shard. Memory: pushes staged (large chunks as they came, in gRPC's slices), at most
+// limits.staged_bytes_max over all shards of the server; of each shard its parameters, the ones
+// before, and the optimizer's values; and one version of a shard for each worker whose reply of it
+// is not sent. Which update each byte belongs to: books.h. Times come from the clock given. One
+// thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -114,7 +115,9 @@ class Exchange {
   std::vector<HeldShard> Leave(const absl::Status& cause);
 
   void Opened(int64_t stream, const std::string& token);
-  void Received(int64_t stream, std::span<const Bytes> slices);
+  // `owner` keeps the slices' bytes as they are; null: nobody does, once this returns.
+  void Received(int64_t stream, std::span<const Bytes> slices,
+                std::shared_ptr<const void> owner = nullptr);
   // A frame of `bytes` with this header is handed to the transport; `complete`: the last one of its
   // Outgoing, so that the next answer may be asked for.
   void Sending(const PsFrame& header, int64_t bytes, bool complete, int64_t stream);

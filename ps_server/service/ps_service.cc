@@ -118,19 +118,21 @@ absl::Status GrpcPsService::Open(const PsServiceOptions& options) {
 void GrpcPsService::Poll() {
   int64_t looked_ns = 0;
   for (;;) {
-    const int64_t now_ns = clock_.NowNs();
-    if (now_ns - looked_ns >= kTickMs * kNsPerMs) {
-      looked_ns = now_ns;
-      onlookers_.Poll();
-    }
     void* tag = nullptr;
     bool ok = false;
     const auto next = queue_->AsyncNext(&tag, &ok, AfterNs(kTickMs * kNsPerMs));
     if (next == grpc::CompletionQueue::SHUTDOWN) return;
+    // Not with every event: a null step has several.
+    const int64_t now_ns = clock_.NowNs();
+    const bool look = now_ns - looked_ns >= kTickMs * kNsPerMs;
+    if (look) {
+      looked_ns = now_ns;
+      onlookers_.Poll();
+    }
     MutexLock lock(&mu_);
     if (next == grpc::CompletionQueue::GOT_EVENT) On(*static_cast<Call::Tag*>(tag), ok);
     if (stopping_) continue;
-    exchange_.Tick();
+    if (look) exchange_.Tick();
     Distribute();
   }
 }
@@ -161,10 +163,11 @@ void GrpcPsService::OnAccepted(bool ok) {
 }
 
 void GrpcPsService::OnRead(Call* call) {
-  ReceivedBytes received;
+  const auto received = std::make_shared<ReceivedBytes>();
   // What gRPC cannot unpack is no frame either.
-  if (!Unpack(call->incoming(), &received)) received.pieces.clear();
-  exchange_.Received(call->id(), received.pieces);
+  if (!Unpack(call->incoming(), received.get())) received->pieces.clear();
+  exchange_.Received(call->id(), received->pieces, received);
+  Distribute();  // first, so that no reply waits for what the next read costs
   call->ReadNext();
 }
 
@@ -186,9 +189,9 @@ void GrpcPsService::AcceptNext() {
 }
 
 void GrpcPsService::WriteNext(Call* call) {
-  Call::Frame frame;
-  if (!call->WriteNext(exchange_.chunk_bytes(), &frame)) return;
-  exchange_.Sending(frame.header, frame.bytes, frame.complete, call->id());
+  const Call::Frame* const frame = call->WriteNext(exchange_.chunk_bytes());
+  if (frame == nullptr) return;
+  exchange_.Sending(frame->header, frame->bytes, frame->complete, call->id());
 }
 
 void GrpcPsService::Shutdown() {

@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/status.h"
 
 namespace lockstep {
 namespace {
@@ -72,31 +74,58 @@ struct Extent {
   int64_t payload_bytes = 0;
 };
 
-// Walks over the top-level fields up to the payload.
-absl::StatusOr<Extent> FindPayload(std::span<const Bytes> slices, int64_t frame_bytes) {
-  SliceStream stream(slices);
-  CodedInputStream input(&stream);
+// Walks over the top-level fields up to the payload; nothing, where the input ends without one.
+absl::StatusOr<std::optional<Extent>> FindPayload(CodedInputStream* input, int64_t frame_bytes) {
   for (;;) {
-    const int64_t start = input.CurrentPosition();
-    const uint32_t tag = input.ReadTag();
+    const int64_t start = input->CurrentPosition();
+    const uint32_t tag = input->ReadTag();
     if (tag == 0) {
-      if (!input.ConsumedEntireMessage()) return Malformed("not a PsFrame", frame_bytes);
-      return Extent{frame_bytes, 0};
+      if (!input->ConsumedEntireMessage()) return Malformed("not a PsFrame", frame_bytes);
+      return std::optional<Extent>();
     }
     if (tag != kPayloadTag) {
-      if (!WireFormatLite::SkipField(&input, tag)) return Malformed("not a PsFrame", frame_bytes);
+      if (!WireFormatLite::SkipField(input, tag)) return Malformed("not a PsFrame", frame_bytes);
       continue;
     }
     uint32_t length = 0;
-    if (!input.ReadVarint32(&length)) return Malformed("payload without length", frame_bytes);
-    const int64_t rest = frame_bytes - input.CurrentPosition();
+    if (!input->ReadVarint32(&length)) return Malformed("payload without length", frame_bytes);
+    const int64_t rest = frame_bytes - input->CurrentPosition();
     if (rest != length) {
       return Malformed(
           absl::StrCat("payload of ", length, " bytes, but ", rest, " bytes follow its length"),
           frame_bytes);
     }
-    return Extent{start, rest};
+    return std::optional<Extent>(Extent{start, rest});
   }
+}
+
+// A header that lies in the first slice, as nearly all do: it is parsed where it is. False: it does
+// not, or is none.
+bool ParseInFirst(std::span<const Bytes> slices, int64_t frame_bytes, Frame* frame) {
+  if (slices.empty()) return false;
+  const auto* const first = reinterpret_cast<const uint8_t*>(slices.front().data());
+  const auto size = static_cast<int>(slices.front().size());
+  CodedInputStream input(first, size);
+  const absl::StatusOr<std::optional<Extent>> found = FindPayload(&input, frame_bytes);
+  if (!found.ok() || (!found->has_value() && size != frame_bytes)) return false;
+  const Extent extent = found->value_or(Extent{frame_bytes, 0});
+  frame->payload_bytes = extent.payload_bytes;
+  return frame->header.ParseFromArray(first, static_cast<int>(extent.header_bytes));
+}
+
+absl::Status ParseAnywhere(std::span<const Bytes> slices, int64_t frame_bytes, Frame* frame) {
+  SliceStream walk(slices);
+  CodedInputStream walked(&walk);
+  ASSIGN_OR_RETURN(const std::optional<Extent> found, FindPayload(&walked, frame_bytes));
+  const Extent extent = found.value_or(Extent{frame_bytes, 0});
+  SliceStream stream(slices);
+  CodedInputStream input(&stream);
+  input.PushLimit(static_cast<int>(extent.header_bytes));
+  if (!frame->header.ParseFromCodedStream(&input) || !input.ConsumedEntireMessage()) {
+    return Malformed("not a PsFrame", frame_bytes);
+  }
+  frame->payload_bytes = extent.payload_bytes;
+  return absl::OkStatus();
 }
 
 // All of `slices` but the first `skipped` bytes.
@@ -128,16 +157,10 @@ absl::StatusOr<Frame> DecodeFrame(std::span<const Bytes> slices) {
   int64_t frame_bytes = 0;
   for (const Bytes slice : slices) frame_bytes += static_cast<int64_t>(slice.size());
   if (frame_bytes > std::numeric_limits<int>::max()) return Malformed("too large", frame_bytes);
-  const absl::StatusOr<Extent> extent = FindPayload(slices, frame_bytes);
-  if (!extent.ok()) return extent.status();
   Frame frame;
-  SliceStream stream(slices);
-  CodedInputStream input(&stream);
-  input.PushLimit(static_cast<int>(extent->header_bytes));
-  if (!frame.header.ParseFromCodedStream(&input) || !input.ConsumedEntireMessage()) {
-    return Malformed("not a PsFrame", frame_bytes);
+  if (!ParseInFirst(slices, frame_bytes, &frame)) {
+    RETURN_IF_ERROR(ParseAnywhere(slices, frame_bytes, &frame));
   }
-  frame.payload_bytes = extent->payload_bytes;
   if (frame.payload_bytes > 0) frame.payload = Tail(slices, frame_bytes - frame.payload_bytes);
   return frame;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@ struct Frame {
   PsFrame header;              // payload left out
   std::vector<Bytes> payload;  // views of the slices it was decoded from
   int64_t payload_bytes = 0;
+  std::shared_ptr<const void> owner = {};  // of the slices' bytes; null: they are valid now only
 };
 
 // Everything up to the payload's first byte. REQUIRES: header.payload() is empty.

@@ -1,9 +1,13 @@
 // Real servers and clients over loopback: what must work.
 #include "ps_server/service/ps_service.h"
 
+#include <gmock/gmock.h>
 #include <google/protobuf/descriptor.pb.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -194,6 +198,21 @@ TEST(PsService, SaysThatItIsHealthy) {
   EXPECT_TRUE(unknown.Write(request.SerializeAsString()));
   EXPECT_EQ(unknown.Read(), "");
   EXPECT_EQ(unknown.Finish().error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+// gRPC's own services would: such threads take the exchange's events and hand them over.
+TEST(PsService, OnlookersBringNoThreads) {
+  Cluster cluster({});
+  RawStream health(cluster.service(0).endpoint(), kHealthMethod);
+  EXPECT_TRUE(health.Write(""));
+  EXPECT_EQ(health.Read(), "\x08\x01");
+  std::vector<std::string> names;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream file(task.path() / "comm");
+    std::getline(file, names.emplace_back());
+  }
+  EXPECT_THAT(names, testing::Not(testing::Contains(testing::AnyOf(
+                         testing::StartsWith("grpcpp_sync"), testing::StartsWith("nexting")))));
 }
 
 // More than can be served at a time, and ones that say nothing: nobody is shut out for good.

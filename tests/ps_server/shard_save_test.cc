@@ -192,6 +192,7 @@ TEST_P(SavedShard, ACopyThatIsToldEverythingHasTheSameState) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     const std::vector<Action> script = MakeScript(Options(), seed);
     OneShard primary(Options(), kSeed);
+    primary.shard().SetSums(true);
     OneShard copy(Options(), kSeed);
     for (size_t i = 0; i < script.size(); ++i) {
       const ShardOutput output = Do(script[i], &primary);
