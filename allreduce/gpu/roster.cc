@@ -36,9 +36,7 @@ std::string Unpack(const char (&source)[kSize]) {
   return std::string(source, strnlen(source, kSize));
 }
 
-constexpr char kInstead[] =
-    "; lower workers, use another engine, or, to see nothing but that it works, write share_gpu: "
-    "true";
+constexpr char kInstead[] = "; lower workers, or use another engine";
 
 // [address]: ranks there.
 std::map<std::string, std::vector<size_t>> RanksOfGpus(const std::vector<Row>& rows) {

@@ -35,10 +35,8 @@ std::string NameOfPlace(const testing::TestParamInfo<GroupPlace>& info) {
 INSTANTIATE_TEST_SUITE_P(Places, CudaEngineTest,
                          Values(GroupPlace{Where::kOneGpu, 1}, GroupPlace{Where::kOneGpu, 3},
                                 GroupPlace{Where::kGpus, 2}, GroupPlace{Where::kGpus, 3, "ring"},
-                                GroupPlace{Where::kOneGpu, 4, "double_tree"},
                                 GroupPlace{Where::kProcesses, 3},
-                                GroupPlace{Where::kProcesses, 2, "ring"},
-                                GroupPlace{Where::kProcesses, 3, "tree"},
+                                GroupPlace{Where::kProcesses, 2, "double_tree"},
                                 GroupPlace{Where::kProcesses, 2, "direct"}),
                          NameOfPlace);
 

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -65,14 +66,24 @@ Mappings& TheMappings() {
   return *mappings;
 }
 
+// Blocks that do nothing, until they are asked to stop or their time is up.
+void Hang(const Call& call) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(call.timeout_ns);
+  while (std::atomic_ref<uint64_t>(*call.stop).load() == 0 &&
+         std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+  }
+}
+
 // All blocks at once, one thread each, as a cooperative launch has them.
 void RunBlocks(const KernelLaunch& launch) {
   const CallSpec spec{.count = 0, .dtype = launch.dtype, .op = launch.op};
   std::vector<std::thread> threads;
   for (int i = 0; i < launch.block_count; ++i) {
     const Block& block = launch.blocks[i];
-    if (block.rank == TheHostCuda().missing_rank) continue;
-    threads.emplace_back([&launch, &spec, &block] {
+    const bool missing = block.rank == TheHostCuda().missing_rank;
+    threads.emplace_back([&launch, &spec, &block, missing] {
+      if (missing) return Hang(launch.call);
       HostBlock shared(1, Planted::kNone);
       HostTeam team(&shared, 0);
       RunHostKernel(launch.kernel, spec, &team, launch.call, block);

@@ -16,7 +16,7 @@ struct HostCuda {
   std::atomic<int> fitting = 264;        // blocks
   std::atomic<int> unreachable = -1;     // device that no other one reaches
   std::atomic<int> no_memory_on = -1;    // device
-  std::atomic<int> missing_rank = -1;    // its blocks never run
+  std::atomic<int> missing_rank = -1;    // its blocks do nothing
   std::atomic<int> failing_launch = -1;  // device
   std::atomic<int> memory = 0;           // pieces of device memory in use, and opened ones
   std::atomic<int> launches = 0;
