@@ -1,8 +1,9 @@
 // engine.h: other libraries' collectives (Open MPI, Gloo, NCCL) behind communicator.h, so that a
-// cluster's own engine can carry an experiment; and our own kernels (CUDA). The same call check and the same errors as the host
-// engine's: before each collective a barrier of empty messages over `control` carries the call's
-// fingerprint, and what fails there or inside the library is explained over it. The libraries live
-// in shared objects of ours beside the program, loaded on demand: a program starts without them.
+// cluster's own engine can carry an experiment; and our own kernels (CUDA). The same call check and
+// the same errors as the host engine's: before each collective a barrier of empty messages over
+// `control` carries the call's fingerprint, and what fails there or inside the library is explained
+// over it. They live in shared objects of ours beside the program, loaded on demand: a program
+// starts without them.
 // MPI needs processes started by mpirun, one communicator a process: MPI starts and ends with it.
 // NCCL and CUDA need a GPU for each rank; data of the host are staged through their memory. CUDA
 // takes data of the rank's GPU, too, and several ranks of one process on one GPU.
