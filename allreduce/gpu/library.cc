@@ -40,6 +40,7 @@ std::vector<KernelSpec> WaysOf(const LibrarySetup& setup) {
 
 std::string TextOf(const std::vector<KernelSpec>& ways) {
   std::vector<std::string> names;
+  names.reserve(ways.size());
   for (const KernelSpec& way : ways) {
     names.push_back(way.packet_bytes == 0
                         ? NameOf(way.kernel)
@@ -130,12 +131,14 @@ absl::StatusOr<std::unique_ptr<PeerMemory>> CudaLibrary::MemoryOf(const std::vec
   std::unique_ptr<PeerMemory> memory;
   if (layout_ == Layout::kProcesses) {
     std::vector<std::string> handles;
+    handles.reserve(rows.size());
     for (const Row& row : rows) handles.push_back(row.handles[index]);
     memory = std::move(own_memory_[index]);
     RETURN_IF_ERROR(ToStatus(memory->OpenPeers(handles)));
     return memory;
   }
   std::vector<int> devices;
+  devices.reserve(rows.size());
   for (const Row& row : rows) devices.push_back(row.device);
   const bool one = std::count(devices.begin(), devices.end(), device_) == setup_.world_size;
   RETURN_IF_ERROR(ToStatus(
