@@ -53,9 +53,10 @@ class CudaRuntime final : public Runtime {
   }
   void FreeHost(std::byte* memory) override { cudaFreeHost(memory); }
 
-  int DeviceOf(const void* address) override {
+  int DeviceOf(int device, const void* address) override {
     cudaPointerAttributes attributes{};
-    if (cudaPointerGetAttributes(&attributes, address) != cudaSuccess) {
+    // A thread that has chosen none would start a context on the first GPU.
+    if (!Use(device).ok() || cudaPointerGetAttributes(&attributes, address) != cudaSuccess) {
       cudaGetLastError();
       return kHost;
     }
@@ -102,7 +103,10 @@ class CudaRuntime final : public Runtime {
     *made = static_cast<std::byte*>(memory);
     return answer;
   }
-  void CloseHandle(std::byte* memory) override { cudaIpcCloseMemHandle(memory); }
+  void CloseHandle(int device, std::byte* memory) override {
+    cudaSetDevice(device);
+    cudaIpcCloseMemHandle(memory);
+  }
 
   Answer MakeStream(int device, void** made) override {
     Answer answer = Use(device);

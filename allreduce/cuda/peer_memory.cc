@@ -3,6 +3,12 @@
 #include <utility>
 
 namespace lockstep::gpu {
+namespace {
+
+// Smaller allocations may be cut from one block, and a handle would then name all of it.
+constexpr int64_t kGranule = int64_t{2} << 20;
+
+}  // namespace
 
 PeerMemory::PeerMemory(Runtime* runtime, int ranks, bool one_device)
     : runtime_(*runtime),
@@ -14,7 +20,7 @@ PeerMemory::~PeerMemory() {
   for (size_t rank = 0; rank < arenas_.size(); ++rank) {
     if (arenas_[rank] == nullptr) continue;
     if (devices_[rank] == kElsewhere) {
-      runtime_.CloseHandle(arenas_[rank]);
+      runtime_.CloseHandle(OwnDevice(), arenas_[rank]);
     } else {
       runtime_.Free(devices_[rank], arenas_[rank]);
     }
@@ -66,15 +72,20 @@ Answer PeerMemory::OfProcess(Runtime* runtime, const Place& place, int64_t bytes
   Answer answer = CheckDevices(runtime, place.device + 1);
   std::unique_ptr<PeerMemory> memory(new PeerMemory(runtime, place.ranks, /*one_device=*/false));
   const auto own = static_cast<size_t>(place.rank);
-  if (answer.ok()) answer = memory->Allocate(place.rank, place.device, bytes);
+  const int64_t whole = (bytes + kGranule - 1) / kGranule * kGranule;
+  if (answer.ok()) answer = memory->Allocate(place.rank, place.device, whole);
   if (answer.ok()) answer = runtime->HandleOf(memory->arenas_[own], handle);
   if (answer.ok()) *made = std::move(memory);
   return answer;
 }
 
-Answer PeerMemory::OpenPeers(std::span<const std::string> handles) {
+int PeerMemory::OwnDevice() const {
   int device = kElsewhere;
-  for (const int own : devices_) device = own == kElsewhere ? device : own;
+  for (const int of_rank : devices_) device = of_rank == kElsewhere ? device : of_rank;
+  return device;
+}
+
+Answer PeerMemory::OpenPeers(std::span<const std::string> handles) {
   for (size_t rank = 0; rank < arenas_.size(); ++rank) {
     if (devices_[rank] != kElsewhere) continue;
     if (handles[rank].size() != Runtime::kHandleBytes) {
@@ -82,7 +93,7 @@ Answer PeerMemory::OpenPeers(std::span<const std::string> handles) {
                                      std::to_string(handles[rank].size()) + " bytes, not " +
                                      std::to_string(Runtime::kHandleBytes)};
     }
-    Answer opened = runtime_.OpenHandle(device, handles[rank], &arenas_[rank]);
+    Answer opened = runtime_.OpenHandle(OwnDevice(), handles[rank], &arenas_[rank]);
     if (!opened.ok()) {
       arenas_[rank] = nullptr;
       opened.message = "memory of rank " + std::to_string(rank) + ": " + opened.message;

@@ -52,6 +52,7 @@ class PeerMemory {
  private:
   PeerMemory(Runtime* runtime, int ranks, bool one_device);
   Answer Allocate(int rank, int device, int64_t bytes);
+  int OwnDevice() const;  // of a process with one rank
 
   Runtime& runtime_;
   std::vector<std::byte*> arenas_;  // null: not made yet

@@ -39,9 +39,9 @@ class Runtime {
   // Zeroed, pinned, at the same address on every device.
   virtual Answer AllocateHost(int64_t bytes, std::byte** made) = 0;
   virtual void FreeHost(std::byte* memory) = 0;
-  // The device whose memory this is, or kHost.
+  // The device whose memory this is, or kHost. `device`: the one that the caller uses.
   static constexpr int kHost = -1;
-  virtual int DeviceOf(const void* address) = 0;
+  virtual int DeviceOf(int device, const void* address) = 0;
 
   // `device` may then reach `peer`'s memory. kNoPeerAccess.
   virtual Answer EnableAccess(int device, int peer) = 0;
@@ -49,7 +49,7 @@ class Runtime {
   static constexpr size_t kHandleBytes = 64;
   virtual Answer HandleOf(std::byte* memory, std::string* handle) = 0;
   virtual Answer OpenHandle(int device, const std::string& handle, std::byte** made) = 0;
-  virtual void CloseHandle(std::byte* memory) = 0;
+  virtual void CloseHandle(int device, std::byte* memory) = 0;
 
   // Of the highest priority, so that an exchange's blocks come before those of a backward pass.
   virtual Answer MakeStream(int device, void** made) = 0;

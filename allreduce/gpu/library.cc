@@ -271,7 +271,7 @@ absl::Status CudaLibrary::Movement(const LibraryCall& call, Range in) {
 absl::Status CudaLibrary::RunJob(Job job, const LibraryCall& call) {
   if (gang_ == nullptr) return absl::UnavailableError("cuda: the group has failed before");
   job.data = static_cast<std::byte*>(call.data);
-  const int where = runtime_->DeviceOf(call.data);
+  const int where = runtime_->DeviceOf(device_, call.data);
   job.on_device = where != Runtime::kHost;
   if (job.on_device && (where != device_ || job.widened)) {
     return absl::InvalidArgumentError(absl::StrCat(

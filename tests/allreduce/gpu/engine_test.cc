@@ -172,6 +172,17 @@ TEST_F(CudaTest, RanksOfOneGpuAreInOneLaunch) {
   EXPECT_EQ(Switches().launches, 3);
 }
 
+// A peer's kernel may still write there.
+TEST_F(CudaTest, AProcessThatLeavesAloneKeepsItsMemory) {
+  GpuGroup group({Where::kProcesses, 2, "ring", /*sync_timeout_ms=*/600});
+  EXPECT_THAT(group.Connected().Run([](int, Communicator& c) { return SumOnes(c); }), Each(IsOk()));
+  const int during = Switches().memory;
+  group.Destroy(0);
+  EXPECT_EQ(Switches().memory, during);
+  group.Destroy(1);  // whom the first has told that it is idle
+  EXPECT_LT(Switches().memory, during);
+}
+
 TEST_F(CudaTest, SumsOfF64AreRefusedByEveryRank) {
   GpuGroup group({Where::kProcesses, 2});
   EXPECT_THAT(group.Connected().Run([](int, Communicator& c) {

@@ -116,7 +116,9 @@ class HostRuntime final : public Runtime {
     return {};
   }
   void FreeHost(std::byte* memory) override { std::free(memory); }
-  int DeviceOf(const void* address) override { return TheMappings().Find(address).device; }
+  int DeviceOf(int /*device*/, const void* address) override {
+    return TheMappings().Find(address).device;
+  }
 
   Answer EnableAccess(int device, int peer) override {
     const int alone = TheHostCuda().unreachable;
@@ -137,7 +139,7 @@ class HostRuntime final : public Runtime {
     return TheMappings().Map(file, std::atoll(handle.c_str() + space), device, /*opened=*/true,
                              made);
   }
-  void CloseHandle(std::byte* memory) override { TheMappings().Unmap(memory); }
+  void CloseHandle(int /*device*/, std::byte* memory) override { TheMappings().Unmap(memory); }
 
   Answer MakeStream(int /*device*/, void** made) override {
     *made = new HostQueue;
