@@ -3,35 +3,6 @@
 #include <cuda_runtime_api.h>
 
 namespace lockstep::gpu {
-namespace {
-
-std::string VersionText(int version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
-}  // namespace
-
-Answer Judge(const DriverState& state, int needed) {
-  if (state.driver == 0) {
-    return {Refused::kNoDriver, "no NVIDIA driver on this machine: a GPU needs one"};
-  }
-  if (state.driver < state.runtime) {
-    return {Refused::kDriverTooOld, "the NVIDIA driver is too old: it supports CUDA " +
-                                        VersionText(state.driver) + ", this program needs " +
-                                        VersionText(state.runtime)};
-  }
-  if (state.error != cudaSuccess && state.error != cudaErrorNoDevice) {
-    return FromRuntime(state.error, "counting devices");
-  }
-  if (state.devices < needed) {
-    return {Refused::kNoDevice, state.devices == 0
-                                    ? "no CUDA device: the driver is here, but shows no GPU"
-                                    : std::to_string(needed) + " GPUs are needed, there are " +
-                                          std::to_string(state.devices)};
-  }
-  return {};
-}
-
 DriverState ReadDriverState() {
   DriverState state;
   cudaDriverGetVersion(&state.driver);
@@ -39,6 +10,7 @@ DriverState ReadDriverState() {
   state.error = cudaGetDeviceCount(&state.devices);
   if (state.error != cudaSuccess) {
     state.devices = 0;
+    state.error_text = cudaGetErrorString(static_cast<cudaError_t>(state.error));
     cudaGetLastError();  // or it would stick to the next call
   }
   return state;
@@ -46,8 +18,13 @@ DriverState ReadDriverState() {
 
 DeviceInfo DescribeDevice(int index) {
   cudaDeviceProp properties;
-  if (cudaGetDeviceProperties(&properties, index) != cudaSuccess) return {};
+  char address[32] = {};
+  if (cudaGetDeviceProperties(&properties, index) != cudaSuccess ||
+      cudaDeviceGetPCIBusId(address, sizeof(address), index) != cudaSuccess) {
+    return {};
+  }
   return {.name = properties.name,
+          .address = address,
           .major = properties.major,
           .minor = properties.minor,
           .multiprocessors = properties.multiProcessorCount,

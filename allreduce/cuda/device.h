@@ -33,22 +33,26 @@ struct DriverState {
   int runtime = 0;
   int error = 0;
   int devices = 0;
+  std::string error_text = {};
 };
 // Are there `needed` devices? Pure.
 Answer Judge(const DriverState& state, int needed);
 
 DriverState ReadDriverState();
-inline Answer CheckDevices(int needed) { return Judge(ReadDriverState(), needed); }
+
+// Of this boot: the same for all processes and containers of a machine; "": not told here.
+std::string MachineId();
 
 struct DeviceInfo {
   std::string name;
-  int major = 0;  // compute capability
+  std::string address;  // on its bus: the same for every process
+  int major = 0;        // compute capability
   int minor = 0;
   int multiprocessors = 0;
   int64_t memory_bytes = 0;
   int64_t l2_bytes = 0;
 };
-// REQUIRES: CheckDevices(index + 1).
+// REQUIRES: index is one of DriverState's devices.
 DeviceInfo DescribeDevice(int index);
 
 // "ok()", or the runtime's words for an error of `operation`.

@@ -1,7 +1,5 @@
 #include "allreduce/cuda/launch.h"
 
-#include <cuda_runtime_api.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -18,45 +16,33 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr int64_t kGraceMs = 2000;  // from the kernels' own deadline to the end of their launch
+constexpr milliseconds kCopy(10'000);  // some kilobytes, and the driver's start
+constexpr int64_t kGraceMs = 2000;     // from the kernels' own deadline to the end of their launch
 constexpr size_t kStopWords = kLineBytes / sizeof(uint64_t);
-
-cudaStream_t StreamOf(void* stream) { return static_cast<cudaStream_t>(stream); }
 
 }  // namespace
 
-const void* FunctionOf(Kernel kernel, Dtype dtype, ReduceOp op) {
-  switch (kernel) {
-    case Kernel::kRing:
-      return RingFunction(dtype, op);
-    case Kernel::kTree:
-    case Kernel::kDoubleTree:
-      return TreeFunction(dtype, op);
-    case Kernel::kDirect:
-      return DirectFunction(dtype, op);
-    case Kernel::kPull:
-      return PullFunction(dtype, op);
-    case Kernel::kPacket:
-      return PacketFunction(dtype, op);
-  }
-  return nullptr;
-}
-
 KernelGroup::KernelGroup(const KernelSpec& spec, const LaunchShape& shape,
                          std::unique_ptr<PeerMemory> memory)
-    : spec_(spec), shape_(shape), memory_(std::move(memory)) {}
+    : spec_(spec), shape_(shape), memory_(std::move(memory)), runtime_(*memory_->runtime()) {}
 
 KernelGroup::~KernelGroup() {
   if (in_flight_) {
     Stop();
-    AwaitStreams();
+    timeout_ms_ = 0;
+    static_cast<void>(Wait());  // whose result nobody asks for any more
+  }
+  if (in_flight_) {  // it still writes
+    static_cast<void>(memory_.release());
+    return;
   }
   for (const Part& part : parts_) {
-    cudaSetDevice(part.device);
-    if (part.stream != nullptr) cudaStreamDestroy(StreamOf(part.stream));
-    cudaFree(part.device_blocks);
+    if (part.stream != nullptr) runtime_.DestroyStream(part.device, part.stream);
+    if (part.device_blocks != nullptr) {
+      runtime_.Free(part.device, reinterpret_cast<std::byte*>(part.device_blocks));
+    }
   }
-  cudaFreeHost(host_words_);
+  if (host_words_ != nullptr) runtime_.FreeHost(reinterpret_cast<std::byte*>(host_words_));
 }
 
 Answer KernelGroup::Make(const KernelSpec& spec, const LaunchShape& shape,
@@ -67,6 +53,12 @@ Answer KernelGroup::Make(const KernelSpec& spec, const LaunchShape& shape,
     return {Refused::kInvalid, std::to_string(shape.threads) +
                                    " threads: a multiple of 32 from 32 to " +
                                    std::to_string(kThreadsMax) + " is needed"};
+  }
+  const int devices = memory->ranks();
+  if (devices != spec.world_size) {
+    return {Refused::kInvalid, std::string(NameOf(spec.kernel)) + ": memory of " +
+                                   std::to_string(devices) + " ranks for " +
+                                   std::to_string(spec.world_size)};
   }
   std::unique_ptr<KernelGroup> group(new KernelGroup(spec, shape, std::move(memory)));
   std::map<int, std::vector<int>> ranks_of;  // [device]
@@ -80,6 +72,7 @@ Answer KernelGroup::Make(const KernelSpec& spec, const LaunchShape& shape,
   for (const auto& [device, ranks] : ranks_of) {
     if (answer.ok()) answer = group->MakePart(device, ranks);
   }
+  if (answer.ok()) answer = group->CheckFits({});
   if (answer.ok()) *made = std::move(group);
   return answer;
 }
@@ -87,14 +80,10 @@ Answer KernelGroup::Make(const KernelSpec& spec, const LaunchShape& shape,
 Answer KernelGroup::MakeHostWords() {
   const size_t words = kStopWords + static_cast<size_t>(spec_.world_size) *
                                         static_cast<size_t>(BlocksPerRank(spec_));
-  void* memory = nullptr;
-  Answer answer = FromRuntime(
-      cudaHostAlloc(&memory, words * sizeof(uint64_t), cudaHostAllocPortable | cudaHostAllocMapped),
-      "memory for reports");
-  if (!answer.ok()) return answer;
-  host_words_ = static_cast<uint64_t*>(memory);
-  std::fill_n(host_words_, words, 0);
-  return {};
+  std::byte* memory = nullptr;
+  Answer answer = runtime_.AllocateHost(static_cast<int64_t>(words * sizeof(uint64_t)), &memory);
+  host_words_ = reinterpret_cast<uint64_t*>(memory);
+  return answer;
 }
 
 uint64_t* KernelGroup::ReportsOf(int rank) const {
@@ -104,47 +93,53 @@ uint64_t* KernelGroup::ReportsOf(int rank) const {
 Answer KernelGroup::MakePart(int device, const std::vector<int>& ranks) {
   Part& part = parts_.emplace_back();
   part.device = device;
-  part.multiprocessors = DescribeDevice(device).multiprocessors;
   std::vector<Block> blocks;
   for (const int rank : ranks) {
     const std::vector<Block> own = BlocksOf(spec_, rank, memory_->arenas(), ReportsOf(rank));
     blocks.insert(blocks.end(), own.begin(), own.end());
   }
   part.blocks = static_cast<int>(blocks.size());
-  Answer answer = FromRuntime(cudaSetDevice(device), "choosing GPU " + std::to_string(device));
-  int least = 0;
-  int greatest = 0;
-  if (answer.ok()) {
-    answer = FromRuntime(cudaDeviceGetStreamPriorityRange(&least, &greatest), "stream priorities");
+  const auto bytes = static_cast<int64_t>(blocks.size() * sizeof(Block));
+  std::byte* memory = nullptr;
+  Answer answer = runtime_.Allocate(device, bytes, &memory);
+  part.device_blocks = reinterpret_cast<Block*>(memory);
+  if (answer.ok()) answer = runtime_.MakeStream(device, &part.stream);
+  if (answer.ok()) answer = runtime_.Copy(device, part.stream, memory, blocks.data(), bytes);
+  const steady_clock::time_point end = steady_clock::now() + kCopy;
+  for (bool idle = false; answer.ok() && !idle;) {
+    answer = runtime_.Query(device, part.stream, &idle);
+    if (steady_clock::now() > end) return {Refused::kDevice, "copying blocks takes too long"};
   }
-  cudaStream_t stream = nullptr;
-  if (answer.ok()) {
-    answer = FromRuntime(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest),
-                         "making a stream");
-    part.stream = stream;
-  }
-  void* memory = nullptr;
-  const size_t bytes = blocks.size() * sizeof(Block);
-  if (answer.ok()) answer = FromRuntime(cudaMalloc(&memory, bytes), "memory for blocks");
-  part.device_blocks = static_cast<Block*>(memory);
-  if (!answer.ok()) return answer;
-  return FromRuntime(cudaMemcpy(memory, blocks.data(), bytes, cudaMemcpyHostToDevice),
-                     "copying blocks");
+  return answer;
 }
 
-Answer KernelGroup::CheckFits(const Part& part, const void* function) const {
-  int per_processor = 0;
-  Answer asked = FromRuntime(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-                                 &per_processor, function, shape_.threads, /*dynamicSMemSize=*/0),
-                             "asking how many blocks fit");
-  if (!asked.ok()) return asked;
-  const int fit = per_processor * part.multiprocessors;
-  if (part.blocks <= fit) return {};
-  return {Refused::kTooManyBlocks,
-          std::string(NameOf(spec_.kernel)) + ": " + std::to_string(part.blocks) + " blocks of " +
-              std::to_string(shape_.threads) + " threads on GPU " + std::to_string(part.device) +
-              ", which holds " + std::to_string(fit) +
-              " at once; waiting blocks would wait for ever: use fewer channels or threads"};
+KernelLaunch KernelGroup::LaunchOf(const Part& part, const CallSpec& call) const {
+  return {.device = part.device,
+          .stream = part.stream,
+          .kernel = spec_.kernel,
+          .dtype = call.dtype,
+          .op = call.op,
+          .block_count = part.blocks,
+          .threads = shape_.threads,
+          .blocks = part.device_blocks,
+          .call = {}};
+}
+
+Answer KernelGroup::CheckFits(const CallSpec& call) {
+  if (fits_.contains({call.dtype, call.op})) return {};
+  for (const Part& part : parts_) {
+    int fit = 0;
+    Answer asked = runtime_.BlocksThatFit(LaunchOf(part, call), &fit);
+    if (!asked.ok()) return asked;
+    if (part.blocks <= fit) continue;
+    return {Refused::kTooManyBlocks,
+            std::string(NameOf(spec_.kernel)) + ": " + std::to_string(part.blocks) + " blocks of " +
+                std::to_string(shape_.threads) + " threads on GPU " + std::to_string(part.device) +
+                ", which holds " + std::to_string(fit) +
+                " at once; waiting blocks would wait for ever: use fewer channels or threads"};
+  }
+  fits_.insert({call.dtype, call.op});
+  return {};
 }
 
 Answer KernelGroup::CheckAddresses(const CallSpec& call, std::span<const std::byte* const> inputs,
@@ -173,16 +168,8 @@ Answer KernelGroup::Launch(const CallSpec& call, std::span<const std::byte* cons
                            std::span<std::byte* const> outputs, int64_t timeout_ms) {
   if (!failure_.ok()) return failure_;
   Answer answer = CheckAddresses(call, inputs, outputs);
+  if (answer.ok()) answer = CheckFits(call);
   if (!answer.ok()) return answer;
-  const void* const function = FunctionOf(spec_.kernel, call.dtype, call.op);
-  if (!fits_.contains(function)) {
-    for (const Part& part : parts_) {
-      answer = FromRuntime(cudaSetDevice(part.device), "choosing a device");
-      if (answer.ok()) answer = CheckFits(part, function);
-      if (!answer.ok()) return answer;
-    }
-    fits_.insert(function);
-  }
   Call made = CallOf(spec_, call);
   std::copy(inputs.begin(), inputs.end(), made.inputs);
   std::copy(outputs.begin(), outputs.end(), made.outputs);
@@ -194,19 +181,12 @@ Answer KernelGroup::Launch(const CallSpec& call, std::span<const std::byte* cons
   timeout_ms_ = timeout_ms;
   in_flight_ = true;
   for (const Part& part : parts_) {
-    const Block* blocks = part.device_blocks;
-    void* arguments[] = {&made, &blocks};
-    answer = FromRuntime(cudaSetDevice(part.device), "choosing a device");
-    if (answer.ok()) {
-      answer = FromRuntime(
-          cudaLaunchCooperativeKernel(function, dim3(static_cast<unsigned>(part.blocks)),
-                                      dim3(static_cast<unsigned>(shape_.threads)), arguments,
-                                      /*sharedMem=*/0, StreamOf(part.stream)),
-          std::string("launching ") + NameOf(spec_.kernel) + " on GPU " +
-              std::to_string(part.device));
-    }
+    KernelLaunch launch = LaunchOf(part, call);
+    launch.call = made;
+    answer = runtime_.Launch(launch);
     if (!answer.ok()) {
       Stop();  // those that are launched already would wait for this one
+      answer.message = std::string(NameOf(spec_.kernel)) + ": " + answer.message;
       failure_ = answer;
       return answer;
     }
@@ -214,37 +194,25 @@ Answer KernelGroup::Launch(const CallSpec& call, std::span<const std::byte* cons
   return {};
 }
 
-Answer KernelGroup::AwaitStreams() {
-  const steady_clock::time_point end = steady_clock::now() + milliseconds(timeout_ms_ + kGraceMs);
-  bool stopped = false;
+Answer KernelGroup::Poll(bool* through) {
+  *through = true;
   for (const Part& part : parts_) {
-    cudaSetDevice(part.device);
-    cudaError_t state = cudaErrorNotReady;
-    while ((state = cudaStreamQuery(StreamOf(part.stream))) == cudaErrorNotReady) {
-      const steady_clock::time_point now = steady_clock::now();
-      if (now > end && !stopped) {
-        stopped = true;
-        Stop();
-      }
-      if (now > end + milliseconds(kGraceMs)) {
-        return {Refused::kDevice, "the kernel on GPU " + std::to_string(part.device) +
-                                      " does not end, though it was asked to stop: the device may "
-                                      "need a reset"};
-      }
-      std::this_thread::yield();
+    bool idle = false;
+    const Answer answer = runtime_.Query(part.device, part.stream, &idle);
+    if (!answer.ok()) {  // its kernel is over; those of other devices would wait for it
+      if (failure_.ok()) failure_ = {answer.why, NameOf(spec_.kernel) + (": " + answer.message)};
+      Stop();
+    } else if (!idle) {
+      *through = false;
     }
-    Answer answer = FromRuntime(state, "running the kernel on GPU " + std::to_string(part.device));
-    if (!answer.ok()) return answer;
   }
+  if (!*through) return {};
+  if (in_flight_ && failure_.ok()) failure_ = Diagnosis();
   in_flight_ = false;
-  return {};
+  return failure_;
 }
 
-Answer KernelGroup::Wait() {
-  if (!failure_.ok()) return failure_;
-  if (!in_flight_) return {};
-  failure_ = AwaitStreams();
-  if (!failure_.ok()) return failure_;
+Answer KernelGroup::Diagnosis() {
   std::vector<RankReport> reports;
   for (const int rank : ranks_) {
     uint64_t* const own = ReportsOf(rank);
@@ -255,7 +223,31 @@ Answer KernelGroup::Wait() {
     }
   }
   const std::string why = Diagnose(reports, timeout_ms_);
-  if (!why.empty()) failure_ = {Refused::kRankFailed, NameOf(spec_.kernel) + (": " + why)};
+  if (why.empty()) return {};
+  return {Refused::kRankFailed, NameOf(spec_.kernel) + (": " + why)};
+}
+
+Answer KernelGroup::Wait() {
+  const steady_clock::time_point end = steady_clock::now() + milliseconds(timeout_ms_ + kGraceMs);
+  bool stopped = false;
+  while (in_flight_) {
+    bool through = false;
+    Answer answer = Poll(&through);
+    if (through) return answer;
+    const steady_clock::time_point now = steady_clock::now();
+    if (now > end && !stopped) {
+      stopped = true;
+      Stop();
+    }
+    if (now > end + milliseconds(kGraceMs)) {
+      failure_ = {Refused::kDevice,
+                  std::string(NameOf(spec_.kernel)) +
+                      ": the kernel does not end, though it was asked to stop: the device may "
+                      "need a reset"};
+      break;
+    }
+    std::this_thread::yield();
+  }
   return failure_;
 }
 

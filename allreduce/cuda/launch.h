@@ -1,7 +1,8 @@
 // launch.h: one kernel's group of ranks as far as they are of this process: their blocks, and calls
 // in which each device runs the blocks of its ranks in one cooperative launch, so that all are
 // resident at once or the launch is refused. Between the launches of one call nothing waits.
-// After a failure the group is dead: flags are out of step; make another with new memory.
+// After a failure the group is dead: flags are out of step; make another with new memory. A kernel
+// that does not end even when it is asked to keeps all its memory, until the process ends.
 // Errors: device.h; kRankFailed says who did not answer (diagnosis.h). Threads: one; Stop from any.
 #pragma once
 
@@ -11,6 +12,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "allreduce/cuda/arena.h"
@@ -36,7 +38,9 @@ class KernelGroup {
   // kDirect and kPull of all, as this process sees them. They must stay until Wait.
   Answer Launch(const CallSpec& call, std::span<const std::byte* const> inputs,
                 std::span<std::byte* const> outputs, int64_t timeout_ms);
-  // Until all that was launched is through; ends at the last launch's deadline and a grace.
+  // Is all that was launched through? Then, or at an error, what came of it; never waits.
+  Answer Poll(bool* through);
+  // Until it is; ends at the last launch's deadline and a grace.
   Answer Wait();
   // Ends every wait of its kernels.
   void Stop();
@@ -50,7 +54,6 @@ class KernelGroup {
   // One device's share.
   struct Part {
     int device = 0;
-    int multiprocessors = 0;
     int blocks = 0;
     Block* device_blocks = nullptr;
     void* stream = nullptr;
@@ -60,18 +63,20 @@ class KernelGroup {
   Answer MakeHostWords();
   uint64_t* ReportsOf(int rank) const;  // one word a block
   Answer MakePart(int device, const std::vector<int>& ranks);
-  Answer CheckFits(const Part& part, const void* function) const;
+  KernelLaunch LaunchOf(const Part& part, const CallSpec& call) const;
+  Answer CheckFits(const CallSpec& call);
   Answer CheckAddresses(const CallSpec& call, std::span<const std::byte* const> inputs,
                         std::span<std::byte* const> outputs) const;
-  Answer AwaitStreams();
+  Answer Diagnosis();
 
   const KernelSpec spec_;
   const LaunchShape shape_;
-  const std::unique_ptr<PeerMemory> memory_;
+  std::unique_ptr<PeerMemory> memory_;
+  Runtime& runtime_;
   std::vector<Part> parts_;
-  std::vector<int> ranks_;          // of this process
-  uint64_t* host_words_ = nullptr;  // the stop word's line, then each rank's reports
-  std::set<const void*> fits_;      // functions that have been asked for
+  std::vector<int> ranks_;                     // of this process
+  uint64_t* host_words_ = nullptr;             // the stop word's line, then each rank's reports
+  std::set<std::pair<Dtype, ReduceOp>> fits_;  // that have been asked for
   uint32_t epoch_ = 0;
   int64_t timeout_ms_ = 0;  // of the last launch
   bool in_flight_ = false;

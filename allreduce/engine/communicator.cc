@@ -113,8 +113,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> EngineCommunicator::Make(
 }
 
 LibrarySetup EngineCommunicator::SetupOf(const Plans& plans) const {
-  return {plans.rank(), plans.world_size(), options_.host, options_.limits.connect_timeout_ms,
-          options_.nccl};
+  return {plans.rank(),  plans.world_size(), options_.host, options_.limits.connect_timeout_ms,
+          options_.nccl, options_.cuda};
 }
 
 CallDescription EngineCommunicator::Describe(Operation operation, int64_t count, Dtype dtype) {
@@ -147,7 +147,7 @@ absl::Status EngineCommunicator::Run(const CallDescription& call, void* data,
     its_call.data = data;
     its_call.count = call.count;
     its_call.dtype = call.dtype;
-    its_call.op = plan.op;
+    its_call.op = library_->Averages() ? call.op : plan.op;
     its_call.root = std::max(call.root, 0);
     return CallLibrary(method, its_call, plan.deadline_ns);
   });
@@ -222,7 +222,7 @@ absl::Status EngineCommunicator::AllReduce(void* data, int64_t count, Dtype dtyp
   CallDescription call = Describe(Operation::kAllReduce, count, dtype);
   call.op = op;
   RETURN_IF_ERROR(Run(call, data, &EngineLibrary::AllReduce));
-  if (op == ReduceOp::kAvg) Average(dtype, data, world_size(), count);
+  if (Divides(op)) Average(dtype, data, world_size(), count);
   return absl::OkStatus();
 }
 
@@ -232,7 +232,7 @@ absl::Status EngineCommunicator::Reduce(void* data, int64_t count, Dtype dtype, 
   call.op = op;
   call.root = root;
   RETURN_IF_ERROR(Run(call, data, &EngineLibrary::Reduce));
-  if (op == ReduceOp::kAvg && rank() == root) Average(dtype, data, world_size(), count);
+  if (Divides(op) && rank() == root) Average(dtype, data, world_size(), count);
   return absl::OkStatus();
 }
 
@@ -247,7 +247,7 @@ absl::Status EngineCommunicator::ReduceScatter(void* data, int64_t count, Dtype 
   CallDescription call = Describe(Operation::kReduceScatter, count, dtype);
   call.op = op;
   RETURN_IF_ERROR(Run(call, data, &EngineLibrary::ReduceScatter));
-  if (op != ReduceOp::kAvg) return absl::OkStatus();
+  if (!Divides(op)) return absl::OkStatus();
   const ElementRange part = PartOf(count, world_size(), rank());
   Average(dtype, static_cast<std::byte*>(data) + part.first * SizeOf(dtype), world_size(),
           part.count);

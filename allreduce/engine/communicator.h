@@ -59,6 +59,8 @@ class EngineCommunicator final : public Communicator {
   CallDescription Describe(Operation operation, int64_t count, Dtype dtype);
   // Every member makes this call, and no other; then `method`, where there is something to do.
   absl::Status Run(const CallDescription& call, void* data, LibraryMethod method);
+  // Is an average a sum that we divide?
+  bool Divides(ReduceOp op) const { return op == ReduceOp::kAvg && !library_->Averages(); }
   absl::Status Meet(ExecuteCall plan);
   absl::Status Connect(std::unique_ptr<EngineLibrary> library);
   absl::StatusOr<std::vector<std::string>> Exchange(const std::string& own, ExecuteCall plan);

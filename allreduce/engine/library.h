@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "allreduce/gpu/place.h"
 #include "allreduce/nccl/place.h"
 #include "base/numeric/dtype.h"
 
@@ -25,7 +26,7 @@ struct LibraryCall {
   void* data = nullptr;  // in place
   int64_t count = 0;     // elements, at least 1
   Dtype dtype = Dtype::kF32;
-  ReduceOp op = ReduceOp::kSum;  // any that base/numeric/support.h has but AVG
+  ReduceOp op = ReduceOp::kSum;  // any that base/numeric/support.h has; AVG only where Averages()
   int root = 0;
   int64_t timeout_ms = 0;
   // Empty: the library's own blocking call, as fast as it goes, with nothing that bounds it but the
@@ -39,6 +40,7 @@ struct LibrarySetup {
   std::string host;
   int64_t connect_timeout_ms = 0;
   NcclPlace nccl = {};
+  CudaPlace cuda = {};
 };
 
 class EngineLibrary {
@@ -48,6 +50,9 @@ class EngineLibrary {
 
   // True: a call asks keep_waiting. False: it blocks inside, until through, its timeout or Cancel.
   virtual bool AsksWhileWaiting() const = 0;
+
+  // True: AVG is a call of its own. False: the caller sums and divides, in the host's memory.
+  virtual bool Averages() const { return false; }
 
   // Before anything starts: can it run here, with so many ranks on this machine?
   // FailedPrecondition: what is missing, and what to do.

@@ -17,6 +17,7 @@ const char* NeedsOf(Engine engine) {
     case Engine::kGloo:
       return "the Debian package libgloo-dev";
     case Engine::kNccl:
+    case Engine::kCuda:
       return "the CUDA toolkit, 12 or later (its nvcc in PATH or /usr/local/cuda/bin)";
   }
   return "";
@@ -46,6 +47,8 @@ const char* NameOf(Engine engine) {
       return "gloo";
     case Engine::kNccl:
       return "nccl";
+    case Engine::kCuda:
+      return "cuda";
   }
   return "unknown engine";
 }
@@ -57,9 +60,10 @@ std::optional<Engine> EngineNamed(std::string_view name) {
 }
 
 absl::Status CheckEngine(Engine engine, const std::string& library_dir, const NcclPlace& nccl,
-                         int ranks) {
+                         int ranks, const CudaPlace& cuda) {
   LibrarySetup setup;
   setup.nccl = nccl;
+  setup.cuda = cuda;
   ASSIGN_OR_RETURN(const std::unique_ptr<EngineLibrary> library,
                    LoadEngine(engine, library_dir, setup));
   return library->CheckHere(ranks);

@@ -222,7 +222,20 @@ class Explanation {
       texts.push_back(absl::StrCat("rank ", rank, " waited ", report->elapsed_ms, " ms for ",
                                    RankList(report->waiting_for)));
     }
-    return texts.empty() ? "it was not through in time" : absl::StrJoin(texts, ", ");
+    return texts.empty() ? Causes() : absl::StrJoin(texts, ", ");
+  }
+
+  // Where nobody waits for a message of ours: what another library's call has said.
+  std::string Causes() const {
+    std::vector<std::string> texts;
+    for (const auto& report : view_.reports) {
+      if (!report.has_value() || report->answers) continue;
+      const std::string text(report->cause.message());
+      if (!text.empty() && std::find(texts.begin(), texts.end(), text) == texts.end()) {
+        texts.push_back(text);
+      }
+    }
+    return texts.empty() ? "it was not through in time" : absl::StrJoin(texts, "; ");
   }
 
   static constexpr int kNobody = -1;

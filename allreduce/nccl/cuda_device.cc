@@ -3,7 +3,6 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
-#include <fstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -19,15 +18,6 @@ absl::Status ToStatus(cudaError_t error, const std::string& what) {
   const std::string text = absl::StrCat("nccl: ", gpu::FromRuntime(error, what).message);
   return error == cudaErrorMemoryAllocation ? absl::ResourceExhaustedError(text)
                                             : absl::UnavailableError(text);
-}
-
-// The kernel's number of this boot is one for all processes and containers of a machine.
-absl::StatusOr<std::string> Machine() {
-  constexpr char kPath[] = "/proc/sys/kernel/random/boot_id";
-  std::ifstream file(kPath);
-  std::string id;
-  if (std::getline(file, id) && !id.empty()) return id;
-  return absl::FailedPreconditionError(absl::StrCat("nccl: cannot read ", kPath));
 }
 
 class CudaDevice final : public Device {
@@ -48,7 +38,10 @@ class CudaDevice final : public Device {
     }
     DeviceState state{
         .driver = driver.driver, .runtime = driver.runtime, .machine = {}, .gpus = {}};
-    ASSIGN_OR_RETURN(state.machine, Machine());
+    state.machine = gpu::MachineId();
+    if (state.machine.empty()) {
+      return absl::FailedPreconditionError("nccl: this machine does not tell its boot_id in /proc");
+    }
     for (int index = 0; index < driver.devices; ++index) {
       std::array<char, 32> address{};
       RETURN_IF_ERROR(

@@ -354,10 +354,12 @@ std::string LabelOf(const Variant& variant, int servers) {
       if (sync.engine() == AllReduceSync::MPI) return "All-reduce of Open MPI";
       if (sync.engine() == AllReduceSync::GLOO) return "All-reduce of Gloo";
       if (sync.engine() == AllReduceSync::NCCL) return NcclLabel(sync.nccl());
+      const bool kernels = sync.engine() == AllReduceSync::CUDA;
       return absl::StrCat(
           CollectiveLabel(sync.algorithm()), OfServers(sync, servers),
           sync.link() == AllReduceSync::SHM ? ", shared memory" : "",
-          sync.channels() > 1 ? absl::StrCat(", ", sync.channels(), " channels") : "");
+          sync.channels() > 1 ? absl::StrCat(", ", sync.channels(), " channels") : "",
+          kernels ? ", CUDA kernels" : "");
     }
     case Variant::kSharded:
     case Variant::kLocalSgd:

@@ -149,9 +149,10 @@ absl::Status CheckEngines(const Experiment& experiment, const CompareArguments& 
   for (const Variant& variant : experiment.variant()) {
     const AllReduceSync& sync = variant.all_reduce();
     if (sync.engine() == AllReduceSync::HOST) continue;
-    RETURN_IF_ERROR(Annotate(CheckEngine(EngineFrom(sync.engine()), arguments.program_dir,
-                                         NcclPlaceFrom(sync.nccl(), here), ranks),
-                             absl::StrCat("variant \"", variant.name(), "\"")));
+    RETURN_IF_ERROR(
+        Annotate(CheckEngine(EngineFrom(sync.engine()), arguments.program_dir,
+                             NcclPlaceFrom(sync.nccl(), here), ranks, CudaPlaceFrom(sync)),
+                 absl::StrCat("variant \"", variant.name(), "\"")));
   }
   return absl::OkStatus();
 }

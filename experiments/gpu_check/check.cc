@@ -72,14 +72,15 @@ std::vector<int> DevicesOfRanks(const std::vector<int>& devices, int32_t ranks) 
   return {devices.begin(), devices.begin() + ranks};
 }
 
-Answer MakeGroup(const std::vector<int>& devices, const KernelSpec& spec, int threads,
-                 std::unique_ptr<KernelGroup>* made) {
+Answer MakeGroup(Runtime* runtime, const std::vector<int>& devices, const KernelSpec& spec,
+                 int threads, std::unique_ptr<KernelGroup>* made) {
   std::unique_ptr<PeerMemory> memory;
   const int64_t bytes = ArenaBytes(spec);
   Answer answer =
       devices.size() == 1
-          ? PeerMemory::OnOneDevice(devices[0], spec.world_size, bytes, &memory)
-          : PeerMemory::OnDevices(DevicesOfRanks(devices, spec.world_size), bytes, &memory);
+          ? PeerMemory::OnOneDevice(runtime, devices[0], spec.world_size, bytes, &memory)
+          : PeerMemory::OnDevices(runtime, DevicesOfRanks(devices, spec.world_size), bytes,
+                                  &memory);
   if (!answer.ok()) return answer;
   return KernelGroup::Make(spec, {.threads = threads}, std::move(memory), made);
 }
@@ -99,7 +100,7 @@ Answer CheckKernels(const CheckPlan& plan, CheckReport* report) {
                             .slots = 3,
                             .packet_bytes = kernel == Kernel::kPacket ? kPacketBytesMax : 0};
       std::unique_ptr<KernelGroup> group;
-      answer = MakeGroup(plan.devices, spec, /*threads=*/256, &group);
+      answer = MakeGroup(plan.runtime, plan.devices, spec, /*threads=*/256, &group);
       for (const Case& c : cases) {
         if (!answer.ok()) return answer;
         if (!FaultOf(spec, c.call, c.in_place).empty()) continue;

@@ -13,6 +13,7 @@
 namespace lockstep::gpu {
 
 struct CheckPlan {
+  Runtime* runtime = nullptr;
   std::vector<int> devices;     // one: all ranks on it; several: a rank on each
   std::vector<int32_t> ranks;   // group sizes; on several devices at most their number
   std::vector<int64_t> counts;  // elements
@@ -21,9 +22,9 @@ struct CheckPlan {
 
 Answer CheckKernels(const CheckPlan& plan, CheckReport* report);
 
-// A group on the plan's devices: `ranks` of them on one device, or one on each.
-Answer MakeGroup(const std::vector<int>& devices, const KernelSpec& spec, int threads,
-                 std::unique_ptr<KernelGroup>* made);
+// A group on these devices: all its ranks on one, or one on each.
+Answer MakeGroup(Runtime* runtime, const std::vector<int>& devices, const KernelSpec& spec,
+                 int threads, std::unique_ptr<KernelGroup>* made);
 // The device of each rank.
 std::vector<int> DevicesOfRanks(const std::vector<int>& devices, int32_t ranks);
 

@@ -7,9 +7,11 @@
 #include <chrono>
 #include <fstream>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "allreduce/cuda/runtime.h"
 #include "experiments/gpu_check/check.h"
 #include "experiments/gpu_check/report.h"
 #include "experiments/gpu_check/sweep.h"
@@ -44,6 +46,7 @@ std::string NcclText() {
 }
 
 Answer CheckAll(const Options& options, steady_clock::time_point start, CheckReport* report) {
+  const std::unique_ptr<Runtime> runtime = MakeCudaRuntime();
   const std::vector<int> one = {0};
   std::vector<int> all;
   for (int device = 0; device < report->devices && device < 8; ++device) all.push_back(device);
@@ -52,22 +55,27 @@ Answer CheckAll(const Options& options, steady_clock::time_point start, CheckRep
                                           ? std::vector<int64_t>{0, 1, 3, 4097, 200'003}
                                           : std::vector<int64_t>{0, 1, 3, 4097, 1'000'003};
   Answer answer = MeasureRoof(0, report);
-  if (answer.ok()) answer = MeasureEmptyLaunch(0, report);
+  if (answer.ok()) answer = MeasureEmptyLaunch(runtime.get(), 0, report);
   if (answer.ok()) {
     answer = CheckKernels(
-        {.devices = one,
+        {.runtime = runtime.get(),
+         .devices = one,
          .ranks = options.quick ? std::vector<int32_t>{1, 3} : std::vector<int32_t>{1, 2, 3, 4, 8},
          .counts = counts,
          .end = start + kCorrectness},
         report);
   }
   if (answer.ok() && several > 1) {
-    answer = CheckKernels(
-        {.devices = all, .ranks = {2, several}, .counts = counts, .end = start + kCorrectness},
-        report);
+    answer = CheckKernels({.runtime = runtime.get(),
+                           .devices = all,
+                           .ranks = {2, several},
+                           .counts = counts,
+                           .end = start + kCorrectness},
+                          report);
   }
   if (!answer.ok() || options.quick) return answer;
-  SweepPlan plan{.devices = one,
+  SweepPlan plan{.runtime = runtime.get(),
+                 .devices = one,
                  .ranks = {4, 2, 8},
                  .sizes = {1 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20, 256 << 20},
                  .end = start + kAllOfIt};

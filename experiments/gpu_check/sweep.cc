@@ -134,7 +134,7 @@ class Sweeper {
 
   Answer TimeOne(int64_t bytes, TimeRow* row) {
     std::unique_ptr<KernelGroup> group;
-    Answer answer = MakeGroup(plan_.devices, row->spec, row->threads, &group);
+    Answer answer = MakeGroup(plan_.runtime, plan_.devices, row->spec, row->threads, &group);
     if (!answer.ok()) return answer;
     row->devices = group->devices();
     const CallSpec call{.count = bytes / SizeOf(Dtype::kF32)};
@@ -170,13 +170,13 @@ Answer MeasureRoof(int device, CheckReport* report) {
   return {};
 }
 
-Answer MeasureEmptyLaunch(int device, CheckReport* report) {
+Answer MeasureEmptyLaunch(Runtime* runtime, int device, CheckReport* report) {
   std::unique_ptr<CheckMemory> memory;
   Answer answer = CheckMemory::Make({device, device}, 64, &memory);
   std::unique_ptr<KernelGroup> group;
   const KernelSpec spec{
       .kernel = Kernel::kPacket, .world_size = 2, .channels = 4, .packet_bytes = 1024};
-  if (answer.ok()) answer = MakeGroup({device}, spec, /*threads=*/256, &group);
+  if (answer.ok()) answer = MakeGroup(runtime, {device}, spec, /*threads=*/256, &group);
   TimeRow row;
   if (answer.ok()) answer = Time(group.get(), *memory, {.count = 0}, 51, &row);
   report->empty_launch_us = row.p50_us;

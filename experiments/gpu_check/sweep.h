@@ -7,6 +7,7 @@
 #include <chrono>
 #include <vector>
 
+#include "allreduce/cuda/runtime.h"
 #include "experiments/gpu_check/report.h"
 
 namespace lockstep::gpu {
@@ -14,9 +15,10 @@ namespace lockstep::gpu {
 // Sets roof_gb_s: 1 GiB, or an eighth of the memory, median of 20.
 Answer MeasureRoof(int device, CheckReport* report);
 // Sets empty_launch_us: kPacket's blocks without elements.
-Answer MeasureEmptyLaunch(int device, CheckReport* report);
+Answer MeasureEmptyLaunch(Runtime* runtime, int device, CheckReport* report);
 
 struct SweepPlan {
+  Runtime* runtime = nullptr;
   std::vector<int> devices;  // as in check.h
   std::vector<int32_t> ranks;
   int64_t sweep_bytes = int64_t{64} << 20;  // of each rank

@@ -3,6 +3,8 @@
 #include <google/protobuf/message.h>
 #include <google/protobuf/text_format.h>
 
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/limits.h"
@@ -51,14 +53,15 @@ void KeepWhatItReads(Ps* ps) {
   }
   if (ps->policy() != Ps::SNAPSHOT) ps->clear_snapshot_every();
 }
-void KeepWhatItReads(Variant* variant) {
+void KeepWhatItReads(Variant* variant, bool wrote_channels) {
   if (variant->has_ps()) KeepWhatItReads(variant->mutable_ps());
   if (!variant->has_all_reduce()) return;
   AllReduceSync* sync = variant->mutable_all_reduce();
   if (sync->engine() != AllReduceSync::HOST) {
-    sync->clear_algorithm();
+    const bool ours = sync->engine() == AllReduceSync::CUDA;
+    if (!ours) sync->clear_algorithm();
     sync->clear_link();
-    sync->clear_channels();
+    if (!ours || !wrote_channels) sync->clear_channels();  // a GPU's number is not a host's
     sync->clear_on_loss();
   }
   if (sync->algorithm() == AllReduceSync::PS_EXCHANGE) return;
@@ -91,8 +94,14 @@ void FillDefaults(Experiment* experiment) {
   experiment->mutable_probe();
   experiment->mutable_limits();
   experiment->mutable_trace();
+  std::vector<bool> wrote_channels;
+  for (const Variant& variant : experiment->variant()) {
+    wrote_channels.push_back(variant.all_reduce().has_channels());
+  }
   FillMessage("", experiment);
-  for (Variant& variant : *experiment->mutable_variant()) KeepWhatItReads(&variant);
+  for (int i = 0; i < experiment->variant_size(); ++i) {
+    KeepWhatItReads(experiment->mutable_variant(i), wrote_channels[static_cast<size_t>(i)]);
+  }
 }
 
 std::string CanonicalText(const Experiment& experiment) {

@@ -58,6 +58,24 @@ constexpr OurEngines kOurEngines[] = {
     {"channels", [](const AllReduceSync& sync) { return sync.has_channels(); }},
 };
 
+// Our own algorithms, as far as there is a kernel.
+void CheckKernels(const Checker& check, const AllReduceSync& sync, const std::string& path) {
+  constexpr AllReduceSync::Algorithm kKernels[] = {AllReduceSync::AUTO, AllReduceSync::RING,
+                                                   AllReduceSync::TREE, AllReduceSync::DOUBLE_TREE,
+                                                   AllReduceSync::DIRECT};
+  if (sync.has_link()) {
+    check.Error(JoinPath(path, "link"),
+                "conflicts with engine CUDA: its kernels reach each other's memory; remove link");
+  }
+  if (std::find(std::begin(kKernels), std::end(kKernels), sync.algorithm()) == std::end(kKernels)) {
+    check.Error(JoinPath(path, "algorithm"),
+                absl::StrCat(AllReduceSync::Algorithm_Name(sync.algorithm()),
+                             " conflicts with engine CUDA: there are kernels for RING, TREE, "
+                             "DOUBLE_TREE and DIRECT; write one of them, or AUTO, which chooses by "
+                             "size"));
+  }
+}
+
 void CheckEngine(const Checker& check, const AllReduceSync& sync, const std::string& path) {
   if (sync.has_nccl() && sync.engine() != AllReduceSync::NCCL) {
     check.Error(JoinPath(path, "nccl"),
@@ -65,6 +83,7 @@ void CheckEngine(const Checker& check, const AllReduceSync& sync, const std::str
                              ": only NCCL reads it; write engine: NCCL, or remove nccl"));
   }
   if (sync.engine() == AllReduceSync::HOST) return;
+  if (sync.engine() == AllReduceSync::CUDA) return CheckKernels(check, sync, path);
   for (const OurEngines& row : kOurEngines) {
     if (!row.written(sync)) continue;
     check.Error(JoinPath(path, row.field),
@@ -99,6 +118,13 @@ void CheckWireDtype(const Checker& check) {
   const bool exact = experiment.reduction_order() == EXACT;
   for (int i = 0; i < experiment.variant_size(); ++i) {
     const Variant& variant = experiment.variant(i);
+    if (dtype == F64 && variant.all_reduce().engine() == AllReduceSync::CUDA) {
+      check.Error(
+          kPath,
+          absl::StrCat("F64 conflicts with ", IndexedPath("variant", i), " \"", variant.name(),
+                       "\": engine CUDA has kernels for F32, F16 and BF16; write one "
+                       "of them, or leave that variant out, as with --only"));
+    }
     if (!variant.has_ps() || (dtype != F64 && !exact)) continue;
     check.Error(
         kPath,

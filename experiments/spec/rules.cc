@@ -105,7 +105,7 @@ constexpr FieldRule kFieldRules[] = {
     Choice("variant.all_reduce.algorithm",
            "AUTO NAIVE STAR RING TREE DOUBLE_TREE HALVING_DOUBLING RECURSIVE_DOUBLING DIRECT "
            "HIERARCHICAL PS_EXCHANGE"),
-    Choice("variant.all_reduce.engine", "HOST MPI GLOO NCCL"),
+    Choice("variant.all_reduce.engine", "HOST CUDA MPI GLOO NCCL"),
     Choice("variant.all_reduce.link", "TCP SHM"),
     Range("variant.all_reduce.channels", {1, 16}, "copies of the schedule that share the work"),
     Choice("variant.all_reduce.on_loss", "STOP SHRINK REPLACE"),

@@ -32,6 +32,8 @@ const std::vector<Arrow>& Arrows() {
         "allreduce/host"}},
       {"allreduce/schedule", {"base", "allreduce/schedule"}},
       {"allreduce/cuda", {"base/numeric", "allreduce/schedule", "allreduce/cuda"}},
+      {"allreduce/gpu",
+       {"base", "base/numeric", "allreduce/cuda", "allreduce/engine", "allreduce/gpu"}},
       {"allreduce/nccl",
        {"base", "base/numeric", "allreduce/cuda", "allreduce/engine", "allreduce/nccl"}},
       {"allreduce/transport", {"base", "allreduce/transport"}},

@@ -117,6 +117,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeEngine(const AllReduceSync& sy
   options.host = group.endpoints[static_cast<size_t>(group.rank)].host;
   options.mpi_world_size = context->engine_place.mpi_world_size;
   options.nccl = NcclPlaceFrom(sync.nccl(), context->engine_place.nccl);
+  options.cuda = CudaPlaceFrom(sync);
   options.limits = context->limits;
   group.channels = 1;
   ASSIGN_OR_RETURN(std::unique_ptr<Link> control,

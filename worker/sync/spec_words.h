@@ -3,6 +3,7 @@
 // Pure.
 #pragma once
 
+#include "absl/strings/ascii.h"
 #include "allreduce/engine.h"
 #include "allreduce/schedule/algorithm.h"
 #include "proto/experiment.pb.h"
@@ -16,10 +17,21 @@ inline Placement PlacementFrom(AllReduceSync::Placement placement) {
   return static_cast<Placement>(placement);
 }
 
-// REQUIRES: MPI, GLOO or NCCL.
+// REQUIRES: not HOST.
 inline Engine EngineFrom(AllReduceSync::Engine engine) {
   if (engine == AllReduceSync::NCCL) return Engine::kNccl;
+  if (engine == AllReduceSync::CUDA) return Engine::kCuda;
   return engine == AllReduceSync::MPI ? Engine::kMpi : Engine::kGloo;
+}
+
+// What our kernels are told. AUTO: by size.
+inline CudaPlace CudaPlaceFrom(const AllReduceSync& sync) {
+  CudaPlace place;
+  if (sync.algorithm() != AllReduceSync::AUTO) {
+    place.algorithm = absl::AsciiStrToLower(AllReduceSync::Algorithm_Name(sync.algorithm()));
+  }
+  if (sync.has_channels()) place.channels = sync.channels();
+  return place;
 }
 
 }  // namespace lockstep

@@ -38,41 +38,17 @@ TEST(JudgeTest, EachRefusalHasItsOwnMessage) {
   EXPECT_TRUE(Judge({.driver = 13010, .runtime = 13000, .error = 0, .devices = 2}, 2).ok());
 }
 
-TEST(PeerMemoryTest, RefusesAsTheDriverDoes) {
-  const Answer here = CheckDevices(1);
+TEST(CudaRuntimeTest, RefusesAsTheDriverDoes) {
+  const std::unique_ptr<Runtime> runtime = MakeCudaRuntime();
+  const Answer here = CheckDevices(runtime.get(), 1);
   if (here.ok()) GTEST_SKIP() << "there is a GPU here";
   std::unique_ptr<PeerMemory> memory;
-  EXPECT_EQ(PeerMemory::OnOneDevice(0, 4, 4096, &memory).message, here.message);
+  EXPECT_EQ(PeerMemory::OnOneDevice(runtime.get(), 0, 4, 4096, &memory).message, here.message);
   const std::vector<int> devices = {0};
-  EXPECT_EQ(PeerMemory::OnDevices(devices, 4096, &memory).message, here.message);
+  EXPECT_EQ(PeerMemory::OnDevices(runtime.get(), devices, 4096, &memory).message, here.message);
+  std::string handle;
+  EXPECT_EQ(PeerMemory::OfProcess(runtime.get(), {}, 4096, &memory, &handle).message, here.message);
   EXPECT_EQ(memory, nullptr);
-}
-
-// A rank that has no device must not leave the others waiting for its handle.
-TEST(PeerMemoryTest, ARankWithoutDeviceTakesPartInTheExchange) {
-  if (CheckDevices(1).ok()) GTEST_SKIP() << "there is a GPU here";
-  bool exchanged = false;
-  std::unique_ptr<PeerMemory> memory;
-  const Answer answer = PeerMemory::OfProcess(
-      0, 2, 0, 4096,
-      [&](const std::string& own) {
-        exchanged = true;
-        return std::vector<std::string>{own, own};
-      },
-      &memory);
-  EXPECT_FALSE(answer.ok());
-  EXPECT_TRUE(exchanged);
-}
-
-TEST(KernelGroupTest, RefusesWhatNoDeviceCould) {
-  std::unique_ptr<KernelGroup> group;
-  const Answer one_slot = KernelGroup::Make({.kernel = Kernel::kRing, .world_size = 2, .slots = 1},
-                                            {}, nullptr, &group);
-  EXPECT_EQ(one_slot.why, Refused::kInvalid);
-  EXPECT_THAT(one_slot.message, HasSubstr("ring: 1 slots, at least 2"));
-  const Answer threads = KernelGroup::Make({.kernel = Kernel::kRing, .world_size = 2},
-                                           {.threads = 100}, nullptr, &group);
-  EXPECT_THAT(threads.message, HasSubstr("a multiple of 32"));
 }
 
 }  // namespace

@@ -30,6 +30,16 @@ void RunKernel(Kernel kernel, HostTeam* team, const Call& call, const Block& blo
   }
 }
 
+}  // namespace
+
+void RunHostKernel(Kernel kernel, const CallSpec& spec, HostTeam* team, const Call& call,
+                   const Block& block) {
+  WithReduction(spec.dtype, spec.op,
+                [&](auto reduction) { RunKernel<decltype(reduction)>(kernel, team, call, block); });
+}
+
+namespace {
+
 struct Launch {
   CallSpec spec;
   Call call;
@@ -46,9 +56,7 @@ struct Running {
 
   void RunThread(Kernel kernel, const std::vector<Launch>& launches, size_t thread) {
     for (const Launch& launch : launches) {
-      WithReduction(launch.spec.dtype, launch.spec.op, [&](auto reduction) {
-        RunKernel<decltype(reduction)>(kernel, &teams[thread], launch.call, block);
-      });
+      RunHostKernel(kernel, launch.spec, &teams[thread], launch.call, block);
       stream.arrive_and_wait();
     }
   }

@@ -39,6 +39,11 @@ struct BlockRecord {
   std::vector<Noted> notes = {};
 };
 
+// What one thread of a launch does.
+class HostTeam;
+void RunHostKernel(Kernel kernel, const CallSpec& spec, HostTeam* team, const Call& call,
+                   const Block& block);
+
 class HostGroup {
  public:
   explicit HostGroup(const KernelSpec& spec);

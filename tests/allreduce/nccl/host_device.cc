@@ -1,16 +1,13 @@
 #include "tests/allreduce/nccl/host_device.h"
 
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <functional>
-#include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/allreduce/host_queue.h"
 #include "tests/allreduce/nccl/host_stream.h"
 
 namespace lockstep {
@@ -18,46 +15,16 @@ namespace {
 
 class Queue final : public HostStream {
  public:
-  Queue() : thread_([this] { Work(); }) {
+  Queue() {
     enqueue = [](HostStream* stream, void (*run)(void*), void* context) {
       static_cast<Queue*>(stream)->Add([run, context] { run(context); });
     };
   }
-  ~Queue() {
-    Add(nullptr);
-    thread_.join();
-  }
-  Queue(const Queue&) = delete;
-  Queue& operator=(const Queue&) = delete;
-
-  void Add(std::function<void()> work) {
-    const std::lock_guard lock(mutex_);
-    work_.push_back(std::move(work));
-    added_.notify_one();
-  }
-  bool Idle() {
-    const std::lock_guard lock(mutex_);
-    return work_.empty();
-  }
+  void Add(std::function<void()> work) { queue_.Add(std::move(work)); }
+  bool Idle() { return queue_.Idle(); }
 
  private:
-  void Work() {
-    while (true) {
-      std::unique_lock lock(mutex_);
-      added_.wait(lock, [this] { return !work_.empty(); });
-      const std::function<void()> work = work_.front();
-      lock.unlock();
-      if (!work) return;
-      work();
-      lock.lock();
-      work_.pop_front();  // only now: it is busy as long as it works
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable added_;
-  std::deque<std::function<void()>> work_;
-  std::thread thread_;
+  HostQueue queue_;
 };
 
 class HostDevice final : public nccl::Device {

@@ -65,7 +65,7 @@ const std::map<std::string, std::set<std::string>> kAccepted = {
     {"variant.all_reduce.algorithm",
      {"AUTO", "NAIVE", "STAR", "RING", "TREE", "DOUBLE_TREE", "HALVING_DOUBLING",
       "RECURSIVE_DOUBLING", "DIRECT", "HIERARCHICAL", "PS_EXCHANGE"}},
-    {"variant.all_reduce.engine", {"HOST", "MPI", "GLOO", "NCCL"}},
+    {"variant.all_reduce.engine", {"HOST", "CUDA", "MPI", "GLOO", "NCCL"}},
     {"variant.all_reduce.nccl.algo", {"ANY_ALGO", "RING", "TREE", "NVLS", "NVLS_TREE"}},
     {"variant.all_reduce.nccl.proto", {"ANY_PROTO", "LL", "LL128", "SIMPLE"}},
     {"variant.all_reduce.nccl.share_gpu", {"false", "true"}},

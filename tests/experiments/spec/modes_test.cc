@@ -105,12 +105,18 @@ const BadSpec kConflicts[] = {
      {{8,
        {"variant[2].all_reduce.servers: conflicts with algorithm RING: only PS_EXCHANGE has ranks "
         "that only sum"}}}},
-    {"EngineNotBuilt",
+    {"AlgorithmWithoutKernel",
      "all_reduce {}",
-     "all_reduce { engine: CUDA }",
+     "all_reduce { engine: CUDA algorithm: NAIVE }",
      {{8,
-       {"variant[2].all_reduce.engine: CUDA is not built yet; built today: HOST, MPI, GLOO, "
-        "NCCL"}}}},
+       {"variant[2].all_reduce.algorithm: NAIVE conflicts with engine CUDA: there are kernels for "
+        "RING, TREE, DOUBLE_TREE and DIRECT; write one of them, or AUTO, which chooses by size"}}}},
+    {"LinkForKernels",
+     "all_reduce {}",
+     "all_reduce { engine: CUDA link: SHM }",
+     {{8,
+       {"variant[2].all_reduce.link: conflicts with engine CUDA: its kernels reach each other's "
+        "memory; remove link"}}}},
     {"NcclsWordsForAnotherEngine",
      "all_reduce {}",
      "all_reduce { nccl { algo: TREE } }",
