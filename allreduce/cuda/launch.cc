@@ -73,7 +73,7 @@ Answer KernelGroup::Make(const KernelSpec& spec, const LaunchShape& shape,
     if (answer.ok()) answer = group->MakePart(device, ranks);
   }
   if (answer.ok()) answer = group->CheckFits({});
-  if (answer.ok()) *made = std::move(group);
+  *made = std::move(group);
   return answer;
 }
 

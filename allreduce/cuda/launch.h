@@ -27,7 +27,8 @@ struct LaunchShape {
 
 class KernelGroup {
  public:
-  // `memory` has ArenaBytes(spec) for each rank.
+  // `memory` has ArenaBytes(spec) for each rank. Where the blocks are refused, *made holds the
+  // memory all the same, and can't be called.
   static Answer Make(const KernelSpec& spec, const LaunchShape& shape,
                      std::unique_ptr<PeerMemory> memory, std::unique_ptr<KernelGroup>* made);
   ~KernelGroup();

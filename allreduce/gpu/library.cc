@@ -133,9 +133,8 @@ absl::StatusOr<std::unique_ptr<PeerMemory>> CudaLibrary::MemoryOf(const std::vec
     std::vector<std::string> handles;
     handles.reserve(rows.size());
     for (const Row& row : rows) handles.push_back(row.handles[index]);
-    memory = std::move(own_memory_[index]);
-    RETURN_IF_ERROR(ToStatus(memory->OpenPeers(handles)));
-    return memory;
+    RETURN_IF_ERROR(ToStatus(own_memory_[index]->OpenPeers(handles)));
+    return std::move(own_memory_[index]);
   }
   std::vector<int> devices;
   devices.reserve(rows.size());
@@ -150,14 +149,22 @@ absl::StatusOr<std::unique_ptr<PeerMemory>> CudaLibrary::MemoryOf(const std::vec
 absl::StatusOr<GangKernels> CudaLibrary::OpenKernels(const std::vector<Row>& rows) {
   GangKernels kernels;
   kernels.runtime = runtime_;
-  ASSIGN_OR_RETURN(kernels.staging, MemoryOf(rows, 0, SharedBytes()));
+  const absl::Status status = FillKernels(rows, &kernels);
+  if (status.ok()) return kernels;
+  // Others may be about to open this memory, and are to meet their own reason, not its end.
+  refused_ = std::move(kernels);
+  return status;
+}
+
+absl::Status CudaLibrary::FillKernels(const std::vector<Row>& rows, GangKernels* kernels) {
+  ASSIGN_OR_RETURN(kernels->staging, MemoryOf(rows, 0, SharedBytes()));
   for (size_t i = 0; i < ways_.size(); ++i) {
     ASSIGN_OR_RETURN(std::unique_ptr<PeerMemory> memory,
                      MemoryOf(rows, i + 1, ArenaBytes(ways_[i])));
     RETURN_IF_ERROR(ToStatus(
-        KernelGroup::Make(ways_[i], {}, std::move(memory), &kernels.groups.emplace_back())));
+        KernelGroup::Make(ways_[i], {}, std::move(memory), &kernels->groups.emplace_back())));
   }
-  return kernels;
+  return absl::OkStatus();
 }
 
 absl::Status CudaLibrary::Connect(const std::vector<std::string>& addresses,

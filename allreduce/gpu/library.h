@@ -67,6 +67,7 @@ class CudaLibrary final : public EngineLibrary {
   absl::StatusOr<std::unique_ptr<PeerMemory>> MemoryOf(const std::vector<Row>& rows, size_t index,
                                                        int64_t bytes);
   absl::StatusOr<GangKernels> OpenKernels(const std::vector<Row>& rows);
+  absl::Status FillKernels(const std::vector<Row>& rows, GangKernels* kernels);
   absl::Status AwaitIdle(const Bound& bound);
   absl::Status Pause(const Bound& bound);
   size_t GroupFor(int64_t bytes) const;
@@ -80,6 +81,7 @@ class CudaLibrary final : public EngineLibrary {
   int device_ = -1;  // not chosen yet
   // Of a rank that is alone in its process, until it is connected: staging, then each way's.
   std::vector<std::unique_ptr<PeerMemory>> own_memory_;
+  GangKernels refused_;  // until this rank is gone
   Layout layout_ = Layout::kProcesses;
   std::shared_ptr<Gang> gang_;  // of all ranks of the process
   std::unique_ptr<Staging> staging_;

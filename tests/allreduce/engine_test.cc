@@ -174,7 +174,7 @@ TEST_P(GlooPairTest, AverageOfIntegersIsRefusedByEveryRank) {
 
 TEST(EngineTest, NamesAreThoseOfTheSpec) {
   for (const Engine engine : kEngines) EXPECT_EQ(EngineNamed(NameOf(engine)), engine);
-  EXPECT_EQ(EngineNamed("cuda"), std::nullopt);
+  EXPECT_EQ(EngineNamed("rccl"), std::nullopt);
 }
 
 TEST(EngineTest, AnAbsentLibraryNamesItsPackage) {

@@ -140,9 +140,9 @@ TEST(PsService, ARepeatedPushIsCountedNotAppliedTwice) {
   ClusterOptions options;
   options.workers = 2;
   Cluster cluster(options);
-  const auto reference = cluster.Reference(2);
+  const auto reference = cluster.Reference(3);
   cluster.RunWorkers([&](int rank) {
-    std::vector<float> gradients[2];
+    std::vector<float> gradients[3];
     std::vector<float> parameters(static_cast<size_t>(cluster.count()));
     auto client = cluster.Connect(rank);
     ASSERT_THAT(client, IsOk());
@@ -150,14 +150,17 @@ TEST(PsService, ARepeatedPushIsCountedNotAppliedTwice) {
       ASSERT_THAT((*client)->Init(reference[0]), IsOk());
     }
     ASSERT_THAT((*client)->Pull(0, parameters), IsOk());
-    for (int64_t step = 1; step <= 2; ++step) {
+    for (int64_t step = 1; step <= 3; ++step) {
       gradients[step - 1] = Gradients(kSeed, rank, step, cluster.count());
       // The whole push again, and the step before that.
       if (step == 2) {
         ASSERT_THAT((*client)->Push(1, 0, gradients[0]), IsOk());
       }
       ASSERT_THAT((*client)->Push(step, 0, gradients[step - 1]), IsOk());
-      ASSERT_THAT((*client)->Push(step, 0, gradients[step - 1]), IsOk());
+      // Of the third step the answer would come before the repetition has arrived.
+      if (step < 3) {
+        ASSERT_THAT((*client)->Push(step, 0, gradients[step - 1]), IsOk());
+      }
       ASSERT_THAT((*client)->Pull(step, parameters), IsOk());
       EXPECT_TRUE(SameBits(parameters, reference[static_cast<size_t>(step)]));
     }
