@@ -74,7 +74,7 @@ TEST_P(CudaFailureTest, BlocksThatDoNotRunEndEveryRankWithinTheTimeout) {
   EXPECT_THAT(statuses, Each(StatusIs(absl::StatusCode::kDeadlineExceeded, "all_reduce")));
   // Of processes the first to give up knows its own neighbour alone, which may have waited, too.
   const char* const said =
-      GetParam() == Where::kProcesses ? "did not answer within" : "ring: rank 1 did not";
+      GetParam() == Where::kProcesses ? "cuda: ring: rank " : "cuda: ring: rank 1 did not";
   EXPECT_THAT(statuses, Each(StatusIs(absl::StatusCode::kDeadlineExceeded, said)));
   Switches().missing_rank = -1;
   EXPECT_THAT(group.Run([](int, Communicator& c) { return SumOnes(c); }),
