@@ -188,7 +188,7 @@ void StepLoop::RecordGroup(int64_t after) {
 void StepLoop::LeaveGroup(const absl::Status& cause) {
   broken_ns_ = clock_.NowNs();
   cause_ = absl::StrCat(cause.message());
-  int64_t finished = 0;
+  int64_t finished = kNoState;  // a replacement may have nobody's state yet
   if (exchange_ != nullptr) finished = exchange_->Stop();
   if (synchronizer_ != nullptr) {
     if (finished > step_) {  // the update was made, only the waiting for it was cut short

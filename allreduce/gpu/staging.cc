@@ -45,8 +45,8 @@ absl::StatusOr<std::unique_ptr<Staging>> Staging::Make(Runtime* runtime, int dev
 }
 
 Staging::~Staging() {
-  if (host_ != nullptr) runtime_.FreeHost(host_);
   if (stream_ != nullptr) runtime_.DestroyStream(device_, stream_);
+  if (host_ != nullptr) runtime_.FreeHost(host_);
 }
 
 absl::Status Staging::BringIn(const Job& job, const Portion& portion, std::byte* staging) {

@@ -122,7 +122,10 @@ class PsChecker {
     std::vector<std::string> others;
     if (ps_.mode() != Ps::SYNC) others.push_back(absl::StrCat("mode ", Mode()));
     if (ps_.policy() != Ps::NONE) others.push_back(absl::StrCat("policy ", Policy()));
-    if (ps_.on_worker_loss() == Ps::REPLACE) others.emplace_back("on_worker_loss REPLACE");
+    if (ps_.on_worker_loss() != Ps::STOP) {
+      others.push_back(
+          absl::StrCat("on_worker_loss ", Ps::OnWorkerLoss_Name(ps_.on_worker_loss())));
+    }
     if (others.empty()) return;
     Error("optimizer_on", absl::StrCat("WORKER conflicts with ", absl::StrJoin(others, " and "),
                                        ": the servers then only add up and hold no parameters; "

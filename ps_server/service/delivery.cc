@@ -134,7 +134,8 @@ void Exchange::Sending(const PsFrame& header, int64_t bytes, bool complete, int6
   if (header.kind() == STATE && recovery_.has_value()) recovery_->traffic += sent;
   books_.Touch(header, clock_.NowNs());
   const bool answer = header.kind() == PARAMETERS || header.kind() == REPLICATED;
-  if (answer) NoteServing();
+  // What the group before had queued serves nobody.
+  if (answer && !left_ && header.epoch() == config_.epoch) NoteServing();
   const auto seat = seats_.find(header.shard());
   if (seat != seats_.end()) CrashWhileSending(header, complete, &seat->second);
   if (!complete || found == streams_.end()) return;

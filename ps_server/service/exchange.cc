@@ -10,6 +10,8 @@
 namespace lockstep {
 namespace {
 
+constexpr int64_t kHeaderBytesKept = 1024;  // beside a payload that is kept as it came
+
 PsFrame MakeRefused(const absl::Status& status) {
   PsFrame frame;
   frame.set_kind(REFUSED);
@@ -62,7 +64,8 @@ void Exchange::Received(int64_t stream, std::span<const Bytes> slices,
   }
   absl::Status status = frame.status();
   if (status.ok()) {
-    frame->owner = std::move(owner);
+    // What a frame has beside its payload would be held as long as the payload.
+    if (bytes - frame->payload_bytes <= kHeaderBytesKept) frame->owner = std::move(owner);
     status = Dispatch(stream, &state, *frame);
   } else {
     ++counters_.malformed_frames;

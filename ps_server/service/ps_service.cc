@@ -167,7 +167,7 @@ void GrpcPsService::OnRead(Call* call) {
   // What gRPC cannot unpack is no frame either.
   if (!Unpack(call->incoming(), received.get())) received->pieces.clear();
   exchange_.Received(call->id(), received->pieces, received);
-  Distribute();  // first, so that no reply waits for what the next read costs
+  if (!stopping_) Distribute();  // first, so that no reply waits for what the next read costs
   call->ReadNext();
 }
 

@@ -87,6 +87,10 @@ const BadSpec kConflicts[] = {
      {{7,
        {"variant[1].ps.optimizer_on: WORKER conflicts with mode ASYNC and policy SNAPSHOT and "
         "on_worker_loss REPLACE"}}}},
+    {"OptimizerOnWorkersWhoseServersMustGoOn",
+     "ps { servers: 2 }",
+     "ps { optimizer_on: WORKER on_worker_loss: SHRINK }",
+     {{7, {"variant[1].ps.optimizer_on: WORKER conflicts with on_worker_loss SHRINK"}}}},
     {"ShrinkingASumAtAServer",
      "workers: 4\nvariant { name: \"none\" none {} }\nvariant { name: \"ps\" ps { servers: 2 } }",
      "workers: 4 reduce_op: SUM\nvariant { name: \"mine\" ps { on_worker_loss: SHRINK } }",
