@@ -254,6 +254,14 @@ TEST(ExchangeChain, ARecoveryIsReportedWithItsTimes) {
   for (const int32_t s : {1, 2}) {
     net.server(s).exchange->Leave(absl::AbortedError("server 0 is lost"));
   }
+  // What the group had queued still goes out, and is nobody's service.
+  PsFrame late;
+  late.set_kind(PARAMETERS);
+  late.set_shard(1);
+  late.set_epoch(1);
+  late.set_step(2);
+  constexpr int64_t kNoStream = -1;
+  net.server(1).exchange->Sending(late, /*bytes=*/100, /*complete=*/false, kNoStream);
   net.Run();
   net.clock().AdvanceMs(50);
   net.Replace(0);
