@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "allreduce/transport/tcp.h"
 #include "base/check.h"
 #include "base/member/process.h"
 #include "base/status.h"
@@ -271,6 +272,46 @@ TEST(StepLoopTest, WithoutTheBroadcastEachWorkerStartsFromItsOwnValues) {
   EXPECT_NE(FinalHash(apart[0]), FinalHash(apart[1]));
   const std::vector<RankResult> equal = RunAll({"spread", AllReduceVariant("RING"), ""});
   EXPECT_EQ(start_hash(equal[0]), start_hash(equal[2]));
+}
+
+// The worker that was to hand its state over is lost while it does.
+TEST(StepLoopTest, AReplacementThatTookNobodysStateHoldsNone) {
+  Start start = StartOf({"replacement", AllReduceVariant("RING"), ""});
+  start.set_epoch(2);
+  start.set_step(5);
+  start.mutable_run()->mutable_variant()->mutable_all_reduce()->set_on_loss(AllReduceSync::REPLACE);
+  start.mutable_run()->set_world_size(2);
+  std::vector<Listener> listeners;
+  TcpGroup group;
+  group.epoch = 2;
+  group.token = "token";
+  for (int rank = 0; rank < 2; ++rank) {
+    absl::StatusOr<Listener> listener = Listen({"127.0.0.1", 0});
+    ASSERT_THAT(listener, IsOk());
+    MemberInfo* member = start.add_member();
+    member->set_role(WORKER);
+    member->set_index(rank);
+    member->set_endpoint(listener->endpoint.ToString());
+    group.endpoints.push_back(listener->endpoint);
+    listeners.push_back(*std::move(listener));
+  }
+  const MonotonicClock clock;
+  const Abort abort;
+  std::thread lost([&] {
+    EXPECT_THAT(ConnectTcpMesh(std::move(listeners[0]), group, Limits(), clock, abort), IsOk());
+  });
+  LoopContext context{.index = 1, .token = "token", .limits = {}, .clock = &clock};
+  context.started = DescribeProcess("worker", 1, start.run());
+  auto loop = MakeTrainer(start, std::move(context));
+  ASSERT_THAT(loop, IsOk());
+  const absl::Status connected = (*loop)->Connect(start, std::move(listeners[1]), abort);
+  lost.join();
+  EXPECT_THAT(connected, StatusIs(absl::StatusCode::kUnavailable, "hand-over"));
+  (*loop)->LeaveGroup(connected);
+  EXPECT_EQ((*loop)->step(), kNoState);
+  const auto records = ReadMember(start.run().record_dir(), "worker", 1);
+  ASSERT_THAT(records, IsOk());
+  for (const Record& record : *records) EXPECT_FALSE(record.has_probed());
 }
 
 class NanTest : public testing::TestWithParam<Case> {};
