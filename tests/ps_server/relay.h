@@ -98,11 +98,14 @@ class Relay {
     while (!pieces.empty() && pieces.front().due_ns <= clock_.NowNs() && !connection->over) {
       std::string& next = pieces.front().bytes;
       const auto whole = static_cast<int64_t>(next.size());
-      const auto fits = static_cast<size_t>(std::min<int64_t>(whole, left_[way]));
+      const int64_t left =
+          left_[way];  // CutAfter may be called meanwhile: of what comes after this
+      const auto fits = static_cast<size_t>(std::min(whole, left));
       const ssize_t sent = ::send(to, next.data(), fits, MSG_NOSIGNAL);
       if (sent < 0) return;
       next.erase(0, static_cast<size_t>(sent));
-      if (left_[way] != kNever && (left_[way] -= sent) == 0) return Cut(way);
+      if (left != kNever) left_[way] = left - sent;
+      if (left == sent) return Cut(way);
       if (next.empty()) pieces.pop_front();
     }
   }
