@@ -98,8 +98,8 @@ class Relay {
     while (!pieces.empty() && pieces.front().due_ns <= clock_.NowNs() && !connection->over) {
       std::string& next = pieces.front().bytes;
       const auto whole = static_cast<int64_t>(next.size());
-      const int64_t left =
-          left_[way];  // CutAfter may be called meanwhile: of what comes after this
+      // CutAfter may be called meanwhile, and means what comes after this.
+      const int64_t left = left_[way];
       const auto fits = static_cast<size_t>(std::min(whole, left));
       const ssize_t sent = ::send(to, next.data(), fits, MSG_NOSIGNAL);
       if (sent < 0) return;

@@ -3,19 +3,12 @@
 // group.
 #pragma once
 
-#include <dlfcn.h>
-
-#include <functional>
-#include <memory>
+#include <atomic>
+#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "allreduce/engine.h"
-#include "base/abort.h"
-#include "base/check.h"
-#include "base/clock.h"
-#include "tests/allreduce/group.h"
+#include "tests/allreduce/engine_group.h"
 #include "tests/allreduce/nccl/fake_nccl.h"
 #include "tests/allreduce/nccl/host_device.h"
 #include "tests/support/places.h"
@@ -27,14 +20,6 @@ inline std::string FakeLibrary(const std::string& kind) {
   return absl::StrCat(FakeDir(), "/", kind, "/libnccl.so.2");
 }
 
-template <typename Function>
-Function* FunctionOf(const std::string& file, const char* symbol) {
-  void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  CHECK(handle != nullptr) << dlerror();
-  void* const function = dlsym(handle, symbol);
-  CHECK(function != nullptr) << file << " has no " << symbol;
-  return reinterpret_cast<Function*>(function);
-}
 inline FakeNccl& Switches() {
   return *FunctionOf<FakeNccl*()>(FakeLibrary("whole"), "FakeNcclSwitches")();
 }
@@ -54,73 +39,14 @@ inline void ResetSwitches() {
   Gpus().visible = 8;
 }
 
-class NcclGroup {
+class NcclGroup : public EngineGroup {
  public:
-  // set(rank, options): what this rank's process would have of its own.
-  using Set = std::function<void(int rank, EngineOptions* options)>;
-
-  explicit NcclGroup(int n, int64_t sync_timeout_ms = 10'000) : n_(n) {
-    limits_ = TestLimits(sync_timeout_ms);
-    limits_.connect_timeout_ms = 500;  // bounds leaving, too
-    communicators_.resize(static_cast<size_t>(n));
+  explicit NcclGroup(int n, int64_t sync_timeout_ms = 10'000)
+      : EngineGroup(n, sync_timeout_ms, /*connect_timeout_ms=*/500) {  // bounds leaving, too
+    options_.engine = Engine::kNccl;
+    options_.library_dir = FakeDir();
+    options_.nccl.library = FakeLibrary("whole");
   }
-
-  // What making the communicator said to each rank.
-  std::vector<absl::Status> Connect(const Set& set = {}) {
-    std::vector<absl::Status> statuses(static_cast<size_t>(n_));
-    std::vector<std::unique_ptr<Link>> links = ConnectTcpLinks(n_, 1, limits_, clock_, abort_);
-    OnEachRank(n_, [&](int rank) {
-      EngineOptions options;
-      options.engine = Engine::kNccl;
-      options.library_dir = FakeDir();
-      options.host = "127.0.0.1";
-      options.limits = limits_;
-      options.nccl.library = FakeLibrary("whole");
-      if (set) set(rank, &options);
-      absl::StatusOr<std::unique_ptr<Communicator>> made = MakeEngineCommunicator(
-          options, std::move(links[static_cast<size_t>(rank)]), clock_, abort_);
-      statuses[static_cast<size_t>(rank)] = made.status();
-      if (made.ok()) communicators_[static_cast<size_t>(rank)] = *std::move(made);
-    });
-    return statuses;
-  }
-  // All are there.
-  NcclGroup& Connected() {
-    for (const absl::Status& status : Connect()) CHECK(status.ok()) << status;
-    return *this;
-  }
-
-  template <typename Body>
-  std::vector<absl::Status> Run(const Body& body) {
-    std::vector<absl::Status> statuses(static_cast<size_t>(n_));
-    OnEachRank(n_, [&](int rank) {
-      statuses[static_cast<size_t>(rank)] = body(rank, *communicators_[static_cast<size_t>(rank)]);
-    });
-    return statuses;
-  }
-  // Ends all ranks at once, as their processes would.
-  void Destroy() {
-    OnEachRank(n_, [&](int rank) { Destroy(rank); });
-  }
-  void Destroy(int rank) { communicators_[static_cast<size_t>(rank)].reset(); }
-  ~NcclGroup() { Destroy(); }
-  NcclGroup(const NcclGroup&) = delete;
-  NcclGroup& operator=(const NcclGroup&) = delete;
-
-  const Clock& clock() const { return clock_; }
-  Abort& abort() { return abort_; }
-
- private:
-  const int n_;
-  Limits limits_;
-  MonotonicClock clock_;
-  Abort abort_;
-  std::vector<std::unique_ptr<Communicator>> communicators_;
 };
-
-inline absl::Status SumOnes(Communicator& communicator, int64_t count = 1000) {
-  std::vector<float> data(static_cast<size_t>(count), 1.0F);
-  return communicator.AllReduce(data.data(), count, Dtype::kF32, ReduceOp::kSum);
-}
 
 }  // namespace lockstep
