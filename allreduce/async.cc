@@ -27,8 +27,11 @@ AsyncCommunicator::AsyncCommunicator(std::unique_ptr<Communicator> group,
       queue_(whole.queue_) {}
 
 AsyncCommunicator::~AsyncCommunicator() {
-  queue_->Forget(this, absl::CancelledError(absl::StrCat(
-                           "rank ", rank(), ": its communicator went before the call began")));
+  // A library may insist on one thread (MPI), so the communicator goes where its calls ran.
+  queue_->Forget(this,
+                 absl::CancelledError(absl::StrCat(
+                     "rank ", rank(), ": its communicator went before the call began")),
+                 [this] { communicator_.reset(); });
 }
 
 CallHandle AsyncCommunicator::Submit(std::function<absl::Status(Communicator*)> call) {

@@ -66,7 +66,11 @@ std::shared_ptr<AsyncCall> CallQueue::Add(const void* owner, std::function<absl:
   return call;
 }
 
-void CallQueue::Forget(const void* owner, const absl::Status& reason) {
+void CallQueue::Forget(const void* owner, const absl::Status& reason, std::function<void()> last) {
+  const auto end = std::make_shared<AsyncCall>(owner, [run = std::move(last)] {
+    run();
+    return absl::OkStatus();
+  });
   std::vector<std::shared_ptr<AsyncCall>> forgotten;
   {
     MutexLock lock(&mu_);
@@ -74,11 +78,10 @@ void CallQueue::Forget(const void* owner, const absl::Status& reason) {
         waiting_.begin(), waiting_.end(), [&](const auto& call) { return call->owner != owner; });
     std::move(first, waiting_.end(), std::back_inserter(forgotten));
     waiting_.erase(first, waiting_.end());
+    waiting_.push_front(end);
   }
   for (const auto& call : forgotten) call->Finish(reason);
-  const auto idle = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return running_ != owner; };
-  MutexLock lock(&mu_);
-  while (!mu_.AwaitFor(idle, kLookMs)) {
+  while (!end->Wait(kLookMs).ok()) {
   }
 }
 
@@ -90,12 +93,10 @@ void CallQueue::Loop() {
     std::shared_ptr<AsyncCall> call;
     {
       MutexLock lock(&mu_);
-      running_ = nullptr;
       if (!mu_.AwaitFor(has_news, kLookMs)) continue;
       if (stopping_) return;
       call = std::move(waiting_.front());
       waiting_.pop_front();
-      running_ = call->owner;
     }
     call->Finish(call->run());
   }

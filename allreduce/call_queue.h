@@ -1,6 +1,6 @@
 // call_queue.h: a thread that runs calls one after the other, in the order they were added, and a
 // bounded queue in front of it. Several owners may share one; each takes its calls with it when it
-// goes. Internal to async.h. Thread-safe.
+// goes, and what they used goes in the thread that used it. Internal to async.h. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -46,9 +46,9 @@ class CallQueue {
   // Waits for room; the call has failed with ResourceExhausted if there is none in time.
   std::shared_ptr<AsyncCall> Add(const void* owner, std::function<absl::Status()> run,
                                  int64_t timeout_ms);
-  // The owner's calls that have not begun end with `reason`. Returns when none of them runs: each
-  // call has a deadline of its own.
-  void Forget(const void* owner, const absl::Status& reason);
+  // The owner's calls that have not begun end with `reason`, then `last` is run as the next call,
+  // room or not. Returns when it is through: the call that runs has a deadline of its own.
+  void Forget(const void* owner, const absl::Status& reason, std::function<void()> last);
 
  private:
   void Loop();
@@ -56,7 +56,6 @@ class CallQueue {
   const size_t calls_max_;
   Mutex mu_;
   std::deque<std::shared_ptr<AsyncCall>> waiting_ ABSL_GUARDED_BY(mu_);
-  const void* running_ ABSL_GUARDED_BY(mu_) = nullptr;  // the owner
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;  // last: it uses the others
 };

@@ -112,6 +112,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> EngineCommunicator::Make(
   return communicator;
 }
 
+EngineCommunicator::~EngineCommunicator() {
+  if (owned_ == nullptr || library_ == nullptr || !library_->EndsTogether()) return;
+  if (!Barrier().ok()) library_->Cancel();
+}
+
 LibrarySetup EngineCommunicator::SetupOf(const Plans& plans) const {
   return {plans.rank(),  plans.world_size(), options_.host, options_.limits.connect_timeout_ms,
           options_.nccl, options_.cuda};

@@ -31,6 +31,11 @@ class EngineCommunicator final : public Communicator {
   static absl::StatusOr<std::unique_ptr<Communicator>> Make(const EngineOptions& options,
                                                             std::unique_ptr<HostSession> session,
                                                             const Abort& abort);
+  // Where the library ends together: waits for the other ranks, sync_timeout_ms at most, and leaves
+  // the library as it is when one does not come.
+  ~EngineCommunicator() override;
+  EngineCommunicator(const EngineCommunicator&) = delete;
+  EngineCommunicator& operator=(const EngineCommunicator&) = delete;
 
   int rank() const override { return plans_.rank(); }
   int world_size() const override { return plans_.world_size(); }

@@ -54,6 +54,10 @@ class EngineLibrary {
   // True: AVG is a call of its own. False: the caller sums and divides, in the host's memory.
   virtual bool Averages() const { return false; }
 
+  // True: its destructor waits for every rank's, for as long as that takes, unless Cancel was
+  // called.
+  virtual bool EndsTogether() const { return false; }
+
   // Before anything starts: can it run here, with so many ranks on this machine?
   // FailedPrecondition: what is missing, and what to do.
   virtual absl::Status CheckHere(int ranks) = 0;
@@ -83,7 +87,8 @@ class EngineLibrary {
   virtual std::unique_ptr<EngineLibrary> Group(const LibrarySetup& setup,
                                                const std::vector<int>& ranks) = 0;
 
-  // Ends a call that blocks inside with an error.
+  // Ends a call that blocks inside with an error; the library is not called again but to destroy
+  // it.
   virtual void Cancel() = 0;
 };
 

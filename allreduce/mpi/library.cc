@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -107,6 +108,7 @@ class MpiLibrary final : public EngineLibrary {
 
   // Finalize waits for every rank, so after an error the process ends without it: mpirun then ends
   // the others.
+  bool EndsTogether() const override { return parent_ == MPI_COMM_NULL && comm_ != MPI_COMM_NULL; }
   ~MpiLibrary() override {
     if (comm_ == MPI_COMM_NULL || broken_) return;
     for (MPI_Op& op : own_ops_) {
@@ -228,7 +230,7 @@ class MpiLibrary final : public EngineLibrary {
     return std::make_unique<MpiLibrary>(setup, comm_, ranks);
   }
 
-  void Cancel() override {}  // a wait ends by keep_waiting
+  void Cancel() override { broken_ = true; }  // a wait ends by keep_waiting
 
  private:
   absl::Status Start() {
@@ -332,7 +334,7 @@ class MpiLibrary final : public EngineLibrary {
     RETURN_IF_ERROR(Done(MPI_Test(&request, &through, MPI_STATUS_IGNORE), "collective"));
     while (through == 0) {
       const absl::Status status = call.keep_waiting();
-      broken_ = !status.ok();
+      if (!status.ok()) broken_ = true;
       RETURN_IF_ERROR(status);
       RETURN_IF_ERROR(Done(MPI_Test(&request, &through, MPI_STATUS_IGNORE), "collective"));
     }
@@ -340,7 +342,7 @@ class MpiLibrary final : public EngineLibrary {
   }
 
   absl::Status Done(int error, const char* what) {
-    broken_ = broken_ || error != MPI_SUCCESS;
+    if (error != MPI_SUCCESS) broken_ = true;
     return ToStatus(error, what);
   }
 
@@ -354,7 +356,7 @@ class MpiLibrary final : public EngineLibrary {
   std::vector<int> counts_;  // [rank], of the present call's parts
   std::vector<int> starts_;
   std::vector<std::byte> part_;
-  bool broken_ = false;
+  std::atomic<bool> broken_ = false;
 };
 
 }  // namespace

@@ -7,11 +7,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "allreduce/call_queue.h"
 #include "base/status.h"
 #include "base/sync.h"
 #include "tests/allreduce/group.h"
@@ -269,6 +272,45 @@ TEST(QueueTest, ACallThatFindsNoRoomFailsAndSaysSo) {
     go_on = true;
   }
   for (size_t call = 0; call < 3; ++call) EXPECT_THAT(handles[call].Wait(kWaitMs), IsOk());
+}
+
+// What an owner's calls used goes in their thread: after the one that runs, before what others wait
+// for, and also when there is no room.
+TEST(QueueTest, AnOwnersLastCallRunsInTheQueuesThread) {
+  CallQueue queue(/*calls_max=*/2);
+  const int leaving = 0;
+  const int staying = 0;
+  Mutex mu;
+  bool go_on = false;
+  std::vector<std::string> order;
+  std::vector<std::thread::id> threads;
+  const auto note = [&](const std::string& call) {
+    MutexLock lock(&mu);
+    mu.AwaitFor([&] { return go_on; }, kWaitMs);
+    order.push_back(call);
+    threads.push_back(std::this_thread::get_id());
+    return absl::OkStatus();
+  };
+  const auto running = queue.Add(
+      &leaving, [&] { return note("running"); }, kWaitMs);
+  const auto never = queue.Add(
+      &leaving, [&] { return note("never"); }, kWaitMs);
+  const auto other = queue.Add(
+      &staying, [&] { return note("other"); }, kWaitMs);
+  std::thread caller([&] {
+    queue.Forget(&leaving, absl::CancelledError("gone"), [&] { note("last").IgnoreError(); });
+  });
+  EXPECT_THAT(never->Wait(kWaitMs), StatusIs(StatusCode::kCancelled, "gone"));
+  {
+    MutexLock lock(&mu);
+    go_on = true;
+  }
+  caller.join();
+  EXPECT_THAT(running->Wait(kWaitMs), IsOk());
+  EXPECT_THAT(other->Wait(kWaitMs), IsOk());
+  MutexLock lock(&mu);
+  EXPECT_EQ(order, (std::vector<std::string>{"running", "last", "other"}));
+  EXPECT_EQ(std::set(threads.begin(), threads.end()).size(), 1U);
 }
 
 }  // namespace

@@ -89,6 +89,11 @@ TEST_P(MpiTest, ARankThatDoesNotCallIsNamedWithinTheTimeout) {
   }
 }
 
+// MPI's own end waits for all ranks without a bound.
+TEST_P(MpiTest, LeavingDoesNotWaitForARankThatStays) {
+  EXPECT_THAT(Run("leaves_late"), Each(StartsWith("0 "))) << Log();
+}
+
 TEST_P(MpiTest, AnotherNumberOfProcessesIsRefusedBeforeMpiStarts) {
   EXPECT_THAT(Run("size"), Each(AllOf(StartsWith("9 "), HasSubstr("mpirun started")))) << Log();
 }

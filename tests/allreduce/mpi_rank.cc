@@ -56,6 +56,7 @@ absl::Status Play(const std::string& scenario, Communicator* c) {
     return CheckGroup(c);
   }
   if (scenario == "mismatch") return sum(c->rank() == 1 ? 2000 : 1000);
+  if (scenario == "leaves_late") return c->Barrier();
   if (scenario == "late") {
     // Rank 1 stays away; its process lives on until all have their error.
     RETURN_IF_ERROR(c->Barrier());
@@ -84,7 +85,7 @@ int Main(const std::string& dir, const std::string& scenario) {
   options.engine = Engine::kMpi;
   options.library_dir = std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
   options.mpi_world_size = scenario == "size" ? n + 1 : n;
-  options.limits.sync_timeout_ms = scenario == "late" ? 500 : 10'000;
+  options.limits.sync_timeout_ms = scenario == "late" || scenario == "leaves_late" ? 500 : 10'000;
   absl::StatusOr<std::unique_ptr<Link>> link =
       ConnectTcpMesh(*std::move(listener), group, options.limits, clock, abort);
   CHECK(link.ok()) << link.status();
@@ -92,6 +93,13 @@ int Main(const std::string& dir, const std::string& scenario) {
       MakeEngineCommunicator(options, *std::move(link), clock, abort);
   absl::Status status = made.status();
   if (status.ok()) status = Play(scenario, made->get());
+  // In "leaves_late" rank 1 keeps its communicator until the others are rid of theirs.
+  if (scenario == "leaves_late" && group.rank != 1) made->reset();
+  if (scenario == "leaves_late" && group.rank == 1) {
+    for (int rank = 0; rank < n; ++rank) {
+      if (rank != 1) AwaitFile(absl::StrCat(dir, "/status.", rank), clock);
+    }
+  }
   WriteFile(absl::StrCat(dir, "/status.", group.rank),
             absl::StrCat(static_cast<int>(status.code()), " ", std::string(status.message())));
   // Stays until all have written: mpirun ends the others when one leaves early.
