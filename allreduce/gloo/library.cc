@@ -157,15 +157,14 @@ class GlooLibrary final : public EngineLibrary {
 
   absl::Status Prepare(std::string* address) override {
     return Guarded([&] {
-      context_ = std::make_shared<MeshContext>(setup_.rank, setup_.world_size);
-      context_->setTimeout(std::chrono::milliseconds(setup_.connect_timeout_ms));
-      *address = context_->Open(setup_.host);
+      contexts_[algorithm_] = NewContext();
+      *address = context()->Open(setup_.host);
     });
   }
 
   absl::Status Connect(const std::vector<std::string>& addresses,
                        const KeepWaiting& /*keep_waiting*/) override {
-    return Guarded([&] { context_->Connect(addresses); });
+    return Guarded([&] { context()->Connect(addresses); });
   }
 
   std::vector<std::string> Algorithms() const override {
@@ -177,14 +176,18 @@ class GlooLibrary final : public EngineLibrary {
     if (it == kAlgorithms.end()) {
       return absl::InvalidArgumentError(absl::StrCat("gloo: no algorithm '", name, "'"));
     }
-    algorithm_ = static_cast<size_t>(it - kAlgorithms.begin());
+    const auto algorithm = static_cast<size_t>(it - kAlgorithms.begin());
+    if (contexts_[algorithm] == nullptr) {
+      RETURN_IF_ERROR(Guarded([&] { contexts_[algorithm] = ConnectAnother(); }));
+    }
+    algorithm_ = algorithm;
     return absl::OkStatus();
   }
 
   absl::Status AllReduce(const LibraryCall& call) override {
     if (algorithm_ >= 2) return AllReduceBound(call);
     return WithBytes(call, [&](auto* data, size_t elements) {
-      gloo::AllreduceOptions options(context_);
+      gloo::AllreduceOptions options(context());
       options.setAlgorithm(algorithm_ == 0 ? gloo::AllreduceOptions::Algorithm::RING
                                            : gloo::AllreduceOptions::Algorithm::BCUBE);
       options.setOutput(data, elements);
@@ -198,7 +201,7 @@ class GlooLibrary final : public EngineLibrary {
   absl::Status Reduce(const LibraryCall& call) override {
     return WithBytes(call, [&](auto* data, size_t elements) {
       // Every rank needs a result buffer, the root's is its own.
-      gloo::ReduceOptions options(context_);
+      gloo::ReduceOptions options(context());
       options.setOutput(data, elements);
       options.setRoot(call.root);
       options.setReduceFunction(FolderOf(call));
@@ -210,7 +213,7 @@ class GlooLibrary final : public EngineLibrary {
 
   absl::Status Broadcast(const LibraryCall& call) override {
     return WithBytes(call, [&](auto* data, size_t elements) {
-      gloo::BroadcastOptions options(context_);
+      gloo::BroadcastOptions options(context());
       options.setOutput(data, elements);
       options.setRoot(call.root);
       options.setTag(NextTag());
@@ -227,7 +230,7 @@ class GlooLibrary final : public EngineLibrary {
       const auto n = static_cast<size_t>(setup_.world_size);
       std::vector<size_t> counts(n, elements / n);
       for (size_t rank = 0; rank < elements % n; ++rank) ++counts[rank];
-      gloo::AllgathervOptions options(context_);
+      gloo::AllgathervOptions options(context());
       options.setOutput(data, counts);  // in place: no input of its own
       options.setTag(NextTag());
       options.setTimeout(std::chrono::milliseconds(call.timeout_ms));
@@ -237,7 +240,7 @@ class GlooLibrary final : public EngineLibrary {
 
   absl::Status Settle() override {
     return Guarded([&] {
-      gloo::BarrierOptions options(context_);
+      gloo::BarrierOptions options(context());
       options.setTag(NextTag());
       gloo::barrier(options);
     });
@@ -249,10 +252,44 @@ class GlooLibrary final : public EngineLibrary {
   }
 
   void Cancel() override {
-    if (context_ != nullptr) context_->closeConnections();
+    for (const std::shared_ptr<MeshContext>& context : contexts_) {
+      if (context != nullptr) context->closeConnections();
+    }
   }
 
  private:
+  // Each algorithm has connections of its own: the older ones set the send buffers of theirs to the
+  // size of their smallest message, behind which the others' large ones would crawl.
+  const std::shared_ptr<MeshContext>& context() const { return contexts_[algorithm_]; }
+
+  std::shared_ptr<MeshContext> NewContext() const {
+    auto context = std::make_shared<MeshContext>(setup_.rank, setup_.world_size);
+    context->setTimeout(std::chrono::milliseconds(setup_.connect_timeout_ms));
+    return context;
+  }
+
+  // Its addresses go over the present one. Throws.
+  std::shared_ptr<MeshContext> ConnectAnother() {
+    std::shared_ptr<MeshContext> context = NewContext();
+    const std::string own = context->Open(setup_.host);
+    const auto n = static_cast<size_t>(setup_.world_size);
+    std::string table(n * own.size(), '\0');
+    std::copy(
+        own.begin(), own.end(),
+        table.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(setup_.rank) * own.size()));
+    gloo::AllgathervOptions options(this->context());
+    options.setOutput(table.data(), std::vector<size_t>(n, own.size()));
+    options.setTag(NextTag());
+    gloo::allgatherv(options);
+    std::vector<std::string> rows;
+    rows.reserve(n);
+    for (size_t rank = 0; rank < n; ++rank) {
+      rows.push_back(table.substr(rank * own.size(), own.size()));
+    }
+    context->Connect(rows);
+    return context;
+  }
+
   static gloo::AllreduceOptions::Func FolderOf(const LibraryCall& call) {
     return [dtype = call.dtype, op = call.op](void* out, const void* a, const void* b,
                                               size_t elements) {
@@ -289,9 +326,9 @@ class GlooLibrary final : public EngineLibrary {
     return Guarded([&] {
       if (bound_.algorithm == nullptr || bound_to_ != Key(call)) {
         bound_ = {};
-        context_->setTimeout(std::chrono::milliseconds(call.timeout_ms));
-        bound_ = algorithm_ == 2 ? Bind<gloo::AllreduceRingChunked>(context_, call)
-                                 : Bind<gloo::AllreduceHalvingDoubling>(context_, call);
+        context()->setTimeout(std::chrono::milliseconds(call.timeout_ms));
+        bound_ = algorithm_ == 2 ? Bind<gloo::AllreduceRingChunked>(context(), call)
+                                 : Bind<gloo::AllreduceHalvingDoubling>(context(), call);
         bound_to_ = Key(call);
       }
       bound_.algorithm->run();
@@ -323,8 +360,9 @@ class GlooLibrary final : public EngineLibrary {
 
   static constexpr uint32_t kTags = 1U << 16;
   const LibrarySetup setup_;
-  std::shared_ptr<MeshContext> context_;
   size_t algorithm_ = 0;  // of kAlgorithms
+  std::array<std::shared_ptr<MeshContext>, kAlgorithms.size()>
+      contexts_;  // [algorithm]; null: none
   uint32_t next_tag_ = 0;
   Bound bound_;
   Binding bound_to_;
