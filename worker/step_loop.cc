@@ -140,9 +140,13 @@ absl::Status StepLoop::Connect(const Start& start, Listener listener, const Abor
                                .abort = &abort,
                                .held = held_,
                                .faults = plan_.Has(StrikesMessage) ? &message_faults_ : nullptr,
-                               .engine_place = context_.engine_place}));
+                               .engine_place = context_.engine_place,
+                               .make_optimizer = source_->optimizer_factory()}));
+  RETURN_IF_ERROR(model.FetchParameters());
   ASSIGN_OR_RETURN(const int64_t after, synchronizer_->Begin(model.parameters()));
+  model.StoreParameters();
   StepExchangeOptions options = ExchangeOptions(experiment, context_.limits, buckets_.size());
+  options.arrived = [this](int64_t step, const Bucket& bucket) { return Arrived(step, bucket); };
   if (plan_.Has(StrikesProcess)) {
     options.exchanged = [this](int64_t step, int bucket) { StrikeAfter(step, bucket); };
   }
@@ -151,7 +155,7 @@ absl::Status StepLoop::Connect(const Start& start, Listener listener, const Abor
   if (step_ != after || start.epoch() == kFirstEpoch) {  // a state not probed yet
     if (step_ == kNoState) TakeFirstState(after);
     step_ = after;
-    TakeProbe(step_);
+    RETURN_IF_ERROR(TakeProbe(step_));
   }
   return records_->status();
 }
@@ -193,7 +197,7 @@ void StepLoop::LeaveGroup(const absl::Status& cause) {
   if (synchronizer_ != nullptr) {
     if (finished > step_) {  // the update was made, only the waiting for it was cut short
       step_ = finished;
-      TakeProbe(step_);
+      TakeProbe(step_).IgnoreError();  // what the model's memory has met it says again in Connect
     }
     held_ = synchronizer_->Held(step_);
     left_over_ += exchange_ != nullptr ? TakeTraffic() : synchronizer_->traffic();
@@ -211,7 +215,7 @@ absl::Status StepLoop::Run(Member* member) {
     RETURN_IF_ERROR(OneStep(step));
     step_ = step;
     member->FinishedStep(step);
-    TakeProbe(step);
+    RETURN_IF_ERROR(TakeProbe(step));
     RETURN_IF_ERROR(records_->status());
   }
   return absl::OkStatus();
@@ -262,6 +266,7 @@ absl::Status StepLoop::OneStep(int64_t step) {
                    }));
   const int64_t computed_ns = buckets_.empty() ? clock_.NowNs() : timing.ready_ns;
   RETURN_IF_ERROR(exchange_->Finish(step, model.gradients(), model.parameters()));
+  model.StoreParameters();
   const int64_t end_ns = clock_.NowNs();
   timing.sync_ns += end_ns - computed_ns;
   Record record;
@@ -286,7 +291,7 @@ absl::Status StepLoop::OnTensor(int64_t step, int tensor, Timing* timing) {
   const Bucket& bucket = buckets_[timing->next_bucket];
   if (bucket.first_tensor != tensor) return absl::OkStatus();
   ++timing->next_bucket;
-  if (context_.trains) RETURN_IF_ERROR(CheckBucket(step, bucket));
+  source_->model().SendGradients(bucket);
   timing->backward_end_ns = clock_.NowNs();
   absl::Status status = exchange_->Ready(step, bucket, source_->model().gradients());
   timing->ready_ns = clock_.NowNs();
@@ -294,9 +299,13 @@ absl::Status StepLoop::OnTensor(int64_t step, int tensor, Timing* timing) {
   return status;
 }
 
-// Also where a planned NaN is planted: nothing may stand between it and the check.
-absl::Status StepLoop::CheckBucket(int64_t step, const Bucket& bucket) {
+// In the thread that exchanges the bucket: its gradients are where the host sees them. Also where a
+// planned NaN is planted: nothing may stand between it and the check.
+absl::Status StepLoop::Arrived(int64_t step, const Bucket& bucket) {
   Model& model = source_->model();
+  RETURN_IF_ERROR(Annotate(model.AwaitGradients(bucket),
+                           absl::StrCat("step ", step, ", bucket ", bucket.index)));
+  if (!context_.trains) return absl::OkStatus();
   const bool holds_first = bucket.offset == 0 && bucket.count > 0;
   if (holds_first) {
     for (const PlannedFault& planned : std::exchange(nan_faults_, {})) {
@@ -308,9 +317,11 @@ absl::Status StepLoop::CheckBucket(int64_t step, const Bucket& bucket) {
                      model.gradients());
 }
 
-void StepLoop::TakeProbe(int64_t step) {
-  if (!context_.trains || !probe_.Due(step)) return;
+absl::Status StepLoop::TakeProbe(int64_t step) {
+  if (!context_.trains || !probe_.Due(step)) return absl::OkStatus();
+  RETURN_IF_ERROR(source_->model().FetchParameters());
   probe_.Take(step, source_->model().parameters(), synchronizer_->optimizer_state());
+  return absl::OkStatus();
 }
 
 absl::Status StepLoop::RecordEnd(const absl::Status& status) {

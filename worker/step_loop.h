@@ -51,6 +51,8 @@ class GradientSource {
   virtual absl::StatusOr<Result> Compute(int64_t step, const TensorReady& ready) = 0;
   // From now on the gradients are those of `rank` among `world_size`.
   virtual absl::Status Share(int rank, int world_size) = 0;
+  // For the optimizer on the worker: where the model computes.
+  virtual OptimizerFactory optimizer_factory() { return MakeHostOptimizer; }
 };
 
 struct LoopContext {
@@ -104,8 +106,8 @@ class StepLoop {
   void RecordMessageFault(int fault);
   absl::Status OneStep(int64_t step);
   absl::Status OnTensor(int64_t step, int tensor, Timing* timing);
-  absl::Status CheckBucket(int64_t step, const Bucket& bucket);
-  void TakeProbe(int64_t step);
+  absl::Status Arrived(int64_t step, const Bucket& bucket);
+  absl::Status TakeProbe(int64_t step);
   Traffic TakeTraffic();
 
   const int64_t steps_;

@@ -46,12 +46,7 @@ class BatchGradients final : public GradientSource {
  private:
   // The mean over workers of their means is that over samples only where all shares are equal.
   void Weigh(int tensor) {
-    if (weight_ == 1.0F) return;
-    const TensorSpan& span = model_->tensors()[static_cast<size_t>(tensor)].span;
-    for (float& value : model_->gradients().subspan(static_cast<size_t>(span.offset),
-                                                    static_cast<size_t>(span.count))) {
-      value *= weight_;
-    }
+    if (weight_ != 1.0F) model_->ScaleGradient(tensor, weight_);
   }
 
   const Dataset dataset_;

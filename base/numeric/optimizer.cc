@@ -4,12 +4,15 @@
 
 #include "base/check.h"
 #include "base/numeric/dispatch.h"
+#include "base/numeric/optimizer_rule.h"
 
 namespace lockstep {
 namespace {
 
-using numeric::CanonicalNan;
+using numeric::AdamRule;
+using numeric::AdamRuleAt;
 using numeric::Load;
+using numeric::SgdRule;
 using numeric::Store;
 
 struct Arrays {
@@ -43,61 +46,38 @@ void WithMean(float divisor, const Use& use) {
 
 template <typename Mean>
 struct SgdKernel {
-  LOCKSTEP_INLINE static void Run(OptimizerOptions options, Mean mean, Arrays a) {
+  LOCKSTEP_INLINE static void Run(SgdRule rule, Mean mean, Arrays a) {
     for (int64_t i = 0; i < a.count; ++i) {
       const float g = mean.Of(Load<float>(a.gradient_sum, i));
-      const float v = CanonicalNan(options.momentum * Load<float>(a.state, i) + g);
-      const float w = Load<float>(a.parameters, i) - options.learning_rate * v;
+      float v = Load<float>(a.state, i);
+      const float w = rule.Step(g, &v, Load<float>(a.parameters, i));
       Store(a.state, i, v);
-      Store(a.updated, i, CanonicalNan(w));
+      Store(a.updated, i, w);
     }
   }
 };
 
-// Momentum 0: no state to read or write.
 template <typename Mean>
 struct PlainSgdKernel {
-  LOCKSTEP_INLINE static void Run(OptimizerOptions options, Mean mean, Arrays a) {
+  LOCKSTEP_INLINE static void Run(SgdRule rule, Mean mean, Arrays a) {
     for (int64_t i = 0; i < a.count; ++i) {
       const float g = mean.Of(Load<float>(a.gradient_sum, i));
-      const float w = Load<float>(a.parameters, i) - options.learning_rate * g;
-      Store(a.updated, i, CanonicalNan(w));
+      Store(a.updated, i, rule.PlainStep(g, Load<float>(a.parameters, i)));
     }
   }
 };
 
-// What depends on the step alone: one over 1 - beta^t.
-struct Corrections {
-  float first;
-  float second;
-};
-Corrections CorrectionsAt(const OptimizerOptions& options, int64_t step) {
-  const auto over = [step](float beta) {
-    return static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(beta), step)));
-  };
-  return {over(options.beta1), over(options.beta2)};
-}
-
-template <typename Mean, bool kDecoupled>  // ADAMW: the decay is no part of the gradient
+template <typename Mean, bool kDecoupled>
 struct AdamKernel {
-  LOCKSTEP_INLINE static void Run(OptimizerOptions options, Mean mean, Corrections corrections,
-                                  Arrays a) {
-    const float rest1 = 1.0F - options.beta1;
-    const float rest2 = 1.0F - options.beta2;
-    const float shrink = kDecoupled ? options.learning_rate * options.weight_decay : 0.0F;
+  LOCKSTEP_INLINE static void Run(AdamRule<kDecoupled> rule, Mean mean, Arrays a) {
     for (int64_t i = 0; i < a.count; ++i) {
-      const float w = Load<float>(a.parameters, i);
-      float g = mean.Of(Load<float>(a.gradient_sum, i));
-      if (!kDecoupled) g += options.weight_decay * w;
-      const float m = CanonicalNan(options.beta1 * Load<float>(a.state, i) + rest1 * g);
-      const float v =
-          CanonicalNan(options.beta2 * Load<float>(a.state, a.stride + i) + (rest2 * g) * g);
-      const float root = __builtin_sqrtf(v * corrections.second) + options.epsilon;
-      const float kept = kDecoupled ? w - shrink * w : w;
+      const float g = mean.Of(Load<float>(a.gradient_sum, i));
+      float m = Load<float>(a.state, i);
+      float v = Load<float>(a.state, a.stride + i);
+      const float w = rule.Step(g, &m, &v, Load<float>(a.parameters, i));
       Store(a.state, i, m);
       Store(a.state, a.stride + i, v);
-      Store(a.updated, i,
-            CanonicalNan(kept - options.learning_rate * ((m * corrections.first) / root)));
+      Store(a.updated, i, w);
     }
   }
 };
@@ -121,16 +101,18 @@ void OptimizerStep(const OptimizerOptions& options, int64_t step, const float* g
   WithMean(options.divisor, [&](auto mean) {
     using Mean = decltype(mean);
     switch (options.kind) {
-      case OptimizerKind::kSgd:
+      case OptimizerKind::kSgd: {
+        const SgdRule rule = numeric::SgdRuleOf(options);
         return options.momentum == 0.0F
-                   ? numeric::Dispatch<PlainSgdKernel<Mean>>(isa, options, mean, arrays)
-                   : numeric::Dispatch<SgdKernel<Mean>>(isa, options, mean, arrays);
+                   ? numeric::Dispatch<PlainSgdKernel<Mean>>(isa, rule, mean, arrays)
+                   : numeric::Dispatch<SgdKernel<Mean>>(isa, rule, mean, arrays);
+      }
       case OptimizerKind::kAdam:
-        return numeric::Dispatch<AdamKernel<Mean, false>>(isa, options, mean,
-                                                          CorrectionsAt(options, step), arrays);
+        return numeric::Dispatch<AdamKernel<Mean, false>>(isa, AdamRuleAt<false>(options, step),
+                                                          mean, arrays);
       case OptimizerKind::kAdamW:
-        return numeric::Dispatch<AdamKernel<Mean, true>>(isa, options, mean,
-                                                         CorrectionsAt(options, step), arrays);
+        return numeric::Dispatch<AdamKernel<Mean, true>>(isa, AdamRuleAt<true>(options, step), mean,
+                                                         arrays);
     }
     CHECK(false) << "no such optimizer: " << static_cast<int>(options.kind);
   });

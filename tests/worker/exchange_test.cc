@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <thread>
 
@@ -101,7 +102,8 @@ class ExchangeTest : public testing::Test {
   std::unique_ptr<StepExchange> Make(bool overlap) {
     return std::make_unique<StepExchange>(
         &synchronizer_,
-        StepExchangeOptions{.overlap = overlap, .buckets = kBuckets, .call_timeout_ms = 1'000},
+        StepExchangeOptions{
+            .overlap = overlap, .buckets = kBuckets, .call_timeout_ms = 1'000, .arrived = arrived_},
         clock_, abort_);
   }
   absl::Status Ready(StepExchange* exchange, int64_t step, int bucket) {
@@ -116,12 +118,33 @@ class ExchangeTest : public testing::Test {
   GatedSynchronizer synchronizer_{&clock_, abort_};
   std::vector<float> gradients_ = {1};
   std::vector<float> parameters_ = {2};
+  std::function<absl::Status(int64_t step, const Bucket& bucket)> arrived_;
 };
 
 class BothWaysTest : public ExchangeTest, public testing::WithParamInterface<bool> {};
 INSTANTIATE_TEST_SUITE_P(Ways, BothWaysTest, testing::Bool(), [](const auto& test) {
   return std::string(test.param ? "Overlapped" : "Inline");
 });
+
+// Waiting for a bucket to arrive is no part of its exchange, and one that does not is not
+// exchanged.
+TEST_P(BothWaysTest, ABucketIsExchangedOnceItHasArrived) {
+  arrived_ = [this](int64_t step, const Bucket& bucket) {
+    clock_.AdvanceMs(7);
+    return bucket.index < 1 ? absl::OkStatus()
+                            : absl::DataLossError(absl::StrCat("step ", step, " is not here"));
+  };
+  const auto exchange = Make(GetParam());
+  for (int bucket = 0; bucket < kBuckets; ++bucket) {
+    Ready(exchange.get(), 1, bucket).IgnoreError();
+  }
+  EXPECT_THAT(Finish(exchange.get(), 1),
+              StatusIs(absl::StatusCode::kDataLoss, "step 1 is not here"));
+  EXPECT_THAT(synchronizer_.calls(), ElementsAre("1.0"));
+  const std::vector<CallSpan> spans = exchange->TakeSpans();
+  ASSERT_FALSE(spans.empty());
+  EXPECT_EQ(spans[0].end_ns - spans[0].start_ns, 5 * kNsPerMs);
+}
 
 TEST_P(BothWaysTest, CallsKeepTheirOrderAndEachHasASpan) {
   const auto exchange = Make(GetParam());

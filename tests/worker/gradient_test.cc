@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -106,10 +107,16 @@ TEST(GradientTest, SoftmaxCrossEntropy) {
   std::vector<double> logits = Values(20, 4);
   const std::vector<int32_t> labels = {0, 3, 1, 2, 3};
   std::vector<double> gradient(logits.size(), 77.0);
-  Classification<double> batch = {
-      .rows = 5, .classes = 4, .logits = logits.data(), .labels = labels.data()};
-  const std::vector<double> expected =
-      Differences(logits, [&] { return math->SoftmaxCrossEntropy(batch); });
+  std::vector<double> losses(5);
+  Classification<double> batch = {.rows = 5,
+                                  .classes = 4,
+                                  .logits = logits.data(),
+                                  .labels = labels.data(),
+                                  .losses = losses.data()};
+  const std::vector<double> expected = Differences(logits, [&] {
+    math->SoftmaxCrossEntropy(batch);
+    return std::accumulate(losses.begin(), losses.end(), 0.0) / 5;
+  });
   batch.gradient = gradient.data();
   math->SoftmaxCrossEntropy(batch);
   ExpectGradient(gradient, expected, "softmax cross-entropy");

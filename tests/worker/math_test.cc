@@ -142,13 +142,14 @@ TEST(ReferenceMathTest, SoftmaxCrossEntropyOfEqualLogitsIsLogOfTheClasses) {
   const std::vector<double> logits(8, 1000.0);  // exp(1000) alone would overflow
   const std::vector<int32_t> labels = {0, 3};
   std::vector<double> gradient(8);
-  const double loss =
-      MakeReferenceMath<double>()->SoftmaxCrossEntropy({.rows = 2,
-                                                        .classes = 4,
-                                                        .logits = logits.data(),
-                                                        .labels = labels.data(),
-                                                        .gradient = gradient.data()});
-  EXPECT_DOUBLE_EQ(loss, std::log(4.0));
+  std::vector<double> losses(2);
+  MakeReferenceMath<double>()->SoftmaxCrossEntropy({.rows = 2,
+                                                    .classes = 4,
+                                                    .logits = logits.data(),
+                                                    .labels = labels.data(),
+                                                    .losses = losses.data(),
+                                                    .gradient = gradient.data()});
+  for (const double loss : losses) EXPECT_DOUBLE_EQ(loss, std::log(4.0));
   EXPECT_EQ(gradient,
             (std::vector<double>{-0.375, 0.125, 0.125, 0.125, 0.125, 0.125, 0.125, -0.375}));
 }

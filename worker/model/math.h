@@ -1,10 +1,14 @@
 // math.h: the few operations that layers are written over, so that a layer exists once and runs in
-// fp32 on oneDNN, in plain fp64 for the tests, and elsewhere later. Matrices are row-major, without
-// gaps. Errors: none; sizes are the caller's (>= 1 each). Threads: one thread an object.
+// fp32 on oneDNN or on a GPU, and in plain fp64 for the tests. Matrices are row-major, without
+// gaps; arrays are operands of memory(). Calls happen in order, but may return before they are
+// through. Sizes are the caller's (>= 1 each). Errors: those of memory(), kept until its Await;
+// none on the host. Threads: one thread an object.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+
+#include "worker/model/memory.h"
 
 namespace lockstep {
 
@@ -29,6 +33,7 @@ struct Classification {
   int64_t classes = 0;
   const T* logits = nullptr;        // (rows, classes)
   const int32_t* labels = nullptr;  // (rows), 0 .. classes-1
+  T* losses = nullptr;              // (rows): -log softmax(logits)[label]
   T* gradient = nullptr;            // (rows, classes), of the mean loss; not wanted when null
 };
 
@@ -37,6 +42,7 @@ class Math {
  public:
   virtual ~Math() = default;
 
+  virtual Memory* memory() = 0;
   virtual void Multiply(const Product<T>& product) = 0;
   // y (rows, columns) += bias (columns), in each row.
   virtual void AddBias(int64_t rows, int64_t columns, const T* bias, T* y) = 0;
@@ -46,8 +52,9 @@ class Math {
   virtual void Relu(int64_t count, const T* x, T* y) = 0;
   // dx = dy where y > 0, else 0.
   virtual void ReluGradient(int64_t count, const T* y, const T* dy, T* dx) = 0;
-  // The mean over the rows of -log softmax(logits)[label].
-  virtual double SoftmaxCrossEntropy(const Classification<T>& batch) = 0;
+  virtual void SoftmaxCrossEntropy(const Classification<T>& batch) = 0;
+  // x *= factor; count elements.
+  virtual void Scale(int64_t count, T factor, T* x) = 0;
 };
 
 // Plain loops: what the other implementations are tested against. T: float, double.

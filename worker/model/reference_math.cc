@@ -46,8 +46,7 @@ void ReferenceMath<T>::ReluGradient(int64_t count, const T* y, const T* dy, T* d
 }
 
 template <typename T>
-double ReferenceMath<T>::SoftmaxCrossEntropy(const Classification<T>& batch) {
-  double loss_sum = 0;
+void ReferenceMath<T>::SoftmaxCrossEntropy(const Classification<T>& batch) {
   for (int64_t row = 0; row < batch.rows; ++row) {
     const T* logits = batch.logits + row * batch.classes;
     const int64_t label = batch.labels[row];
@@ -55,7 +54,7 @@ double ReferenceMath<T>::SoftmaxCrossEntropy(const Classification<T>& batch) {
     const T largest = *std::max_element(logits, logits + batch.classes);
     T total = 0;
     for (int64_t i = 0; i < batch.classes; ++i) total += std::exp(logits[i] - largest);
-    loss_sum += static_cast<double>(std::log(total) - (logits[label] - largest));
+    batch.losses[row] = std::log(total) - (logits[label] - largest);
     if (batch.gradient == nullptr) continue;
     T* gradient = batch.gradient + row * batch.classes;
     for (int64_t i = 0; i < batch.classes; ++i) {
@@ -63,7 +62,11 @@ double ReferenceMath<T>::SoftmaxCrossEntropy(const Classification<T>& batch) {
       gradient[i] = (probability - (i == label ? T{1} : T{0})) / static_cast<T>(batch.rows);
     }
   }
-  return loss_sum / static_cast<double>(batch.rows);
+}
+
+template <typename T>
+void ReferenceMath<T>::Scale(int64_t count, T factor, T* x) {
+  for (int64_t i = 0; i < count; ++i) x[i] *= factor;
 }
 
 template class ReferenceMath<float>;

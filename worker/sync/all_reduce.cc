@@ -34,11 +34,11 @@ AllReduceSynchronizer::AllReduceSynchronizer(std::unique_ptr<Communicator> commu
     : communicator_(std::move(communicator)),
       options_(std::move(options)),
       exact_(communicator_.get()),
-      optimizer_(AfterTheSum(options_), contributes() ? ElementsOf(options_.tensors) : 0) {
+      optimizer_(options_.make_optimizer(AfterTheSum(options_),
+                                         contributes() ? ElementsOf(options_.tensors) : 0)) {
   if (!options_.hand_over.has_value()) return;
   const std::vector<float>& kept = options_.hand_over->optimizer_state;
-  CHECK(kept.empty() || kept.size() == optimizer_.state().size());
-  std::copy(kept.begin(), kept.end(), optimizer_.mutable_state().begin());
+  if (!kept.empty()) optimizer_->SetState(kept, options_.hand_over->step);
 }
 
 // The engine knows ranks, the coordinator knows members. In a group that never shrank rank r is
@@ -61,7 +61,7 @@ absl::Status AllReduceSynchronizer::BlameMembers(const absl::Status& status) con
 }
 
 HeldState AllReduceSynchronizer::Held(int64_t step) const {
-  const std::span<const float> state = optimizer_.state();
+  const std::span<const float> state = optimizer_->state();
   return {.step = step, .optimizer_state = {state.begin(), state.end()}};
 }
 
@@ -96,15 +96,14 @@ absl::Status AllReduceSynchronizer::TakeState(const HandOver& hand_over,
     return absl::InternalError(absl::StrCat("rank ", hand_over.source, " hands over step ", step,
                                             ", the coordinator says ", hand_over.step));
   }
-  const std::span<float> state = optimizer_.mutable_state();
+  const std::span<const float> state = optimizer_->state();
   std::vector<float> all(parameters.begin(), parameters.end());
   all.insert(all.end(), state.begin(), state.end());
   RETURN_IF_ERROR(communicator_->Broadcast(all.data(), static_cast<int64_t>(all.size()),
                                            Dtype::kF32, hand_over.source));
-  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(parameters.size());
-  std::copy(all.begin(), middle, parameters.begin());
-  std::copy(middle, all.end(), state.begin());
-  optimizer_.set_step(step);
+  const std::span<const float> taken(all);
+  std::copy_n(taken.begin(), parameters.size(), parameters.begin());
+  optimizer_->SetState(taken.subspan(parameters.size()), step);
   return absl::OkStatus();
 }
 
@@ -154,8 +153,7 @@ absl::Status AllReduceSynchronizer::CheckExact(int64_t step, const Bucket& bucke
 
 absl::Status AllReduceSynchronizer::Finish(int64_t /*step*/, std::span<float> gradients,
                                            std::span<float> parameters) {
-  if (contributes()) optimizer_.Apply(gradients, parameters);
-  return absl::OkStatus();
+  return contributes() ? optimizer_->Apply(gradients, parameters) : absl::OkStatus();
 }
 
 }  // namespace lockstep

@@ -36,7 +36,8 @@ struct AllReduceOptions {
   std::vector<NamedTensor> tensors = {};  // of the arena
   std::vector<Bucket> buckets = {};       // that tile it
   OptimizerOptions optimizer = {};        // divisor: world_size for MEAN, 1 for SUM
-  bool exact = false;                     // EXACT order; f32, f16 and bf16 only
+  OptimizerFactory make_optimizer = MakeHostOptimizer;
+  bool exact = false;  // EXACT order; f32, f16 and bf16 only
   Dtype wire_dtype = Dtype::kF32;
   bool broadcast_start = true;  // false: every worker keeps its own start values
   std::vector<std::string> members =
@@ -56,7 +57,7 @@ class AllReduceSynchronizer final : public Synchronizer {
   SetUpFacts set_up() const override { return facts_; }
   void LogMessages(MessageLog* log) override { communicator_->LogMessages(log); }
   HeldState Held(int64_t step) const override;
-  std::span<const float> optimizer_state() const override { return optimizer_.state(); }
+  std::span<const float> optimizer_state() const override { return optimizer_->state(); }
   Traffic traffic() const override { return communicator_->traffic(); }
 
  private:
@@ -70,7 +71,7 @@ class AllReduceSynchronizer final : public Synchronizer {
   std::unique_ptr<Communicator> communicator_;
   const AllReduceOptions options_;
   ExactAllReduce exact_;
-  LocalOptimizer optimizer_;
+  const std::unique_ptr<LocalOptimizer> optimizer_;
   std::vector<std::byte> wire_;  // a bucket in the wire's dtype, unless that is f32
   SetUpFacts facts_;
 };

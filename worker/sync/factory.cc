@@ -149,6 +149,7 @@ absl::StatusOr<std::unique_ptr<Synchronizer>> MakeAllReduce(const Start& start,
       AllReduceOptions{.tensors = std::move(context.tensors),
                        .buckets = std::move(context.buckets),
                        .optimizer = OptimizerFrom(experiment, variant, workers),
+                       .make_optimizer = context.make_optimizer,
                        .exact = experiment.reduction_order() == EXACT,
                        .wire_dtype = DtypeFrom(experiment.wire_dtype(0)),
                        .broadcast_start = experiment.broadcast_start(),
@@ -215,7 +216,8 @@ absl::StatusOr<std::unique_ptr<Synchronizer>> MakePs(const Start& start, SyncCon
   PsSynchronizerOptions synchronizer{.addition_order = AdditionOrderOf(layout, context.buckets),
                                      .broadcast_start = run.experiment().broadcast_start(),
                                      .first_group = start.epoch() == kFirstEpoch,
-                                     .held = std::move(context.held)};
+                                     .held = std::move(context.held),
+                                     .make_optimizer = context.make_optimizer};
   if (layout.rules.sum_only) {
     synchronizer.optimizer = layout.rules.optimizer;
     synchronizer.optimizer->divisor = 1;  // the servers' sums are divided
@@ -250,7 +252,8 @@ absl::StatusOr<std::unique_ptr<Synchronizer>> MakeSynchronizer(const Start& star
   switch (variant.sync_case()) {
     case Variant::kNone:
       return std::make_unique<LocalSynchronizer>(
-          OptimizerFrom(run.experiment(), variant, run.world_size()), Parameters(context));
+          OptimizerFrom(run.experiment(), variant, run.world_size()), Parameters(context),
+          context.make_optimizer);
     case Variant::kAllReduce:
       return MakeAllReduce(start, std::move(context));
     case Variant::kPs:

@@ -15,6 +15,7 @@
 #include "base/socket.h"
 #include "proto/coordinator.pb.h"
 #include "worker/bucket/bucket.h"
+#include "worker/sync/local_optimizer.h"
 #include "worker/sync/synchronizer.h"
 
 namespace lockstep {
@@ -39,6 +40,7 @@ struct SyncContext {
   HeldState held = {};            // from the group before
   ArmedFaults* faults = nullptr;  // of messages; null: none is planned
   EnginePlace engine_place = {};
+  OptimizerFactory make_optimizer = MakeHostOptimizer;
 };
 
 // Position of the worker `index` among the workers of the group: its rank.

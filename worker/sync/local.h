@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -14,8 +15,9 @@ namespace lockstep {
 class LocalSynchronizer final : public Synchronizer {
  public:
   // `options.divisor` must be 1: the gradient is this worker's own mean.
-  LocalSynchronizer(const OptimizerOptions& options, int64_t parameters)
-      : optimizer_(options, parameters) {}
+  LocalSynchronizer(const OptimizerOptions& options, int64_t parameters,
+                    const OptimizerFactory& make_optimizer = MakeHostOptimizer)
+      : optimizer_(make_optimizer(options, parameters)) {}
 
   absl::StatusOr<int64_t> Begin(std::span<float> /*parameters*/) override { return 0; }
   absl::Status GradientReady(int64_t /*step*/, const Bucket& /*bucket*/,
@@ -24,17 +26,16 @@ class LocalSynchronizer final : public Synchronizer {
   }
   absl::Status Finish(int64_t /*step*/, std::span<float> gradients,
                       std::span<float> parameters) override {
-    optimizer_.Apply(gradients, parameters);
-    return absl::OkStatus();
+    return optimizer_->Apply(gradients, parameters);
   }
   SetUpFacts set_up() const override { return {}; }
   void LogMessages(MessageLog* /*log*/) override {}
   HeldState Held(int64_t step) const override { return {.step = step}; }
-  std::span<const float> optimizer_state() const override { return optimizer_.state(); }
+  std::span<const float> optimizer_state() const override { return optimizer_->state(); }
   Traffic traffic() const override { return {}; }
 
  private:
-  LocalOptimizer optimizer_;
+  const std::unique_ptr<LocalOptimizer> optimizer_;
 };
 
 }  // namespace lockstep

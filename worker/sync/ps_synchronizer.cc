@@ -8,7 +8,8 @@ namespace lockstep {
 absl::StatusOr<int64_t> PsSynchronizer::Begin(std::span<float> parameters) {
   facts_.addition_order = options_.addition_order;
   if (options_.optimizer.has_value()) {
-    optimizer_.emplace(*options_.optimizer, static_cast<int64_t>(parameters.size()));
+    optimizer_ =
+        options_.make_optimizer(*options_.optimizer, static_cast<int64_t>(parameters.size()));
     sum_.resize(parameters.size());
   }
   if (rank_ == 0 && options_.first_group) {
@@ -59,10 +60,9 @@ absl::Status PsSynchronizer::GradientReady(int64_t step, const Bucket& bucket,
 
 absl::Status PsSynchronizer::Finish(int64_t step, std::span<float> /*gradients*/,
                                     std::span<float> parameters) {
-  if (!optimizer_.has_value()) return client_->Pull(step, parameters);
+  if (optimizer_ == nullptr) return client_->Pull(step, parameters);
   RETURN_IF_ERROR(client_->Pull(step, sum_));
-  optimizer_->Apply(sum_, parameters);
-  return absl::OkStatus();
+  return optimizer_->Apply(sum_, parameters);
 }
 
 // A pull that was cut short wrote into the parameters.
@@ -75,7 +75,7 @@ HeldState PsSynchronizer::Held(int64_t step) const {
 }
 
 std::span<const float> PsSynchronizer::optimizer_state() const {
-  return optimizer_.has_value() ? optimizer_->state() : std::span<const float>();
+  return optimizer_ != nullptr ? optimizer_->state() : std::span<const float>();
 }
 
 }  // namespace lockstep

@@ -27,6 +27,7 @@ struct PsSynchronizerOptions {
   bool first_group = true;          // of the run: rank 0 measures its link
   HeldState held = {};              // from the group before
   std::optional<OptimizerOptions> optimizer = {};  // on the worker; unset: on the server
+  OptimizerFactory make_optimizer = MakeHostOptimizer;
 };
 
 class PsSynchronizer final : public Synchronizer {
@@ -55,9 +56,9 @@ class PsSynchronizer final : public Synchronizer {
   std::unique_ptr<PsClient> client_;
   const int rank_;
   const PsSynchronizerOptions options_;
-  std::optional<LocalOptimizer> optimizer_;
-  std::vector<float> sum_;  // of the step, for optimizer_
-  bool began_ = false;      // the parameters are those of this group
+  std::unique_ptr<LocalOptimizer> optimizer_;  // null: on the server
+  std::vector<float> sum_;                     // of the step, for optimizer_
+  bool began_ = false;                         // the parameters are those of this group
   SetUpFacts facts_;
 };
 

@@ -75,10 +75,13 @@ void StepExchange::Add(const Call& call) {
 
 // REQUIRES: `call` is the first of calls_, and running_ was set for it.
 absl::Status StepExchange::Run(const Call& call) {
+  absl::Status status;
+  if (!call.finish && options_.arrived) status = options_.arrived(call.step, call.bucket);
   const int64_t start_ns = clock_.NowNs();
-  absl::Status status = call.finish
-                            ? synchronizer_->Finish(call.step, call.gradients, call.parameters)
-                            : synchronizer_->GradientReady(call.step, call.bucket, call.gradients);
+  if (status.ok()) {
+    status = call.finish ? synchronizer_->Finish(call.step, call.gradients, call.parameters)
+                         : synchronizer_->GradientReady(call.step, call.bucket, call.gradients);
+  }
   const Traffic traffic = synchronizer_->traffic();
   const int64_t end_ns = clock_.NowNs();
   if (status.ok() && !call.finish && options_.exchanged) {

@@ -41,7 +41,9 @@ struct StepExchangeOptions {
   bool overlap = true;
   int buckets = 0;              // of a step
   int64_t call_timeout_ms = 0;  // more than any one call may take by itself
-  // Where a bucket is through, in the thread that exchanged it. May be empty.
+  // Both in the thread that exchanges the bucket, and may be empty: before the exchange, which
+  // begins only if this went well, and once it is through.
+  std::function<absl::Status(int64_t step, const Bucket& bucket)> arrived = nullptr;
   std::function<void(int64_t step, int bucket)> exchanged = nullptr;
 };
 

@@ -1,0 +1,61 @@
+// gpu_memory.h: a model's memory on a GPU, with pinned memory of the host beside it. It owns the
+// device, and every call on it goes through here: the first error is kept and named after worker,
+// GPU and call, and nothing is enqueued after it.
+// Errors: Internal (a call failed; the GPU was not through after `timeout_ms`). Threads: memory.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "base/sync.h"
+#include "worker/gpu/math_device.h"
+#include "worker/model/memory.h"
+
+namespace lockstep {
+
+struct GpuMemoryOptions {
+  std::string name;        // "worker 2, GPU 0 (NVIDIA H200)"
+  int64_t timeout_ms = 0;  // of all that one Await waits for
+};
+
+class GpuMemory final : public Memory {
+ public:
+  // `device` is open; `clock` must outlive this object.
+  GpuMemory(std::unique_ptr<gpu::MathDevice> device, GpuMemoryOptions options, const Clock& clock);
+  ~GpuMemory() override;
+
+  bool on_host() const override { return false; }
+  std::byte* TakeOperands(int64_t bytes) override;
+  void ReturnOperands(std::byte* memory) override { device_->Free(memory); }
+  std::byte* TakeStaged(int64_t bytes) override;
+  void ReturnStaged(std::byte* memory) override { device_->FreeHost(memory); }
+  void Copy(void* target, const void* source, int64_t bytes) override;
+  std::unique_ptr<Delivery> MakeDelivery() override;
+  absl::Status Await() override;
+
+  // For Math and the optimizer, in the order of the calls.
+  void Multiply(const gpu::MatrixProduct& product);
+  void Run(const gpu::Work& work);
+
+ private:
+  class EventDelivery;
+
+  // Calls the device unless something has failed before; returns whether all is well.
+  template <typename Call>
+  bool Do(const Call& call);
+  void* MakeEvent();
+  absl::Status AwaitEvent(void* event);
+  absl::Status status() const;
+
+  const std::unique_ptr<gpu::MathDevice> device_;
+  const GpuMemoryOptions options_;
+  const Clock& clock_;
+  mutable Mutex mu_;
+  absl::Status failure_ ABSL_GUARDED_BY(mu_);  // the first one, for good
+  void* through_ = nullptr;                    // Await's event
+};
+
+}  // namespace lockstep
