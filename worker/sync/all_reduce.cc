@@ -36,7 +36,7 @@ AllReduceSynchronizer::AllReduceSynchronizer(std::unique_ptr<Communicator> commu
       exact_(communicator_.get()),
       optimizer_(AfterTheSum(options_), contributes() ? ElementsOf(options_.tensors) : 0) {
   if (!options_.hand_over.has_value()) return;
-  const std::vector<float>& kept = options_.hand_over->optimizer_state;
+  const std::vector<float>& kept = options_.hand_over->held.optimizer_state;
   CHECK(kept.empty() || kept.size() == optimizer_.state().size());
   std::copy(kept.begin(), kept.end(), optimizer_.mutable_state().begin());
 }
@@ -90,7 +90,7 @@ absl::StatusOr<int64_t> AllReduceSynchronizer::Begin(std::span<float> parameters
 // leaves everybody with a state of some step, not with parts of two.
 absl::Status AllReduceSynchronizer::TakeState(const HandOver& hand_over,
                                               std::span<float> parameters) {
-  int64_t step = hand_over.step;
+  int64_t step = hand_over.held.step;  // the source's own word, from here on
   RETURN_IF_ERROR(communicator_->Broadcast(&step, 1, Dtype::kI64, hand_over.source));
   if (step != hand_over.step) {
     return absl::InternalError(absl::StrCat("rank ", hand_over.source, " hands over step ", step,
