@@ -143,11 +143,14 @@ absl::Status ShardCopy::Follow(const Replicate& message, int64_t now_ns, CopyOut
 absl::Status ShardCopy::FollowPush(const Replicate& message, int64_t now_ns, CopyOutput* output) {
   const UpdateId& id = message.pushes.front();
   const Dtype wire = options_.rules.wire_dtype;
-  std::vector<std::byte> narrow;
-  if (wire != Dtype::kF32) narrow = WireBytes(*message.payload, wire);
-  const Bytes bytes =
-      wire == Dtype::kF32 ? std::as_bytes(std::span(*message.payload)) : Bytes(narrow);
-  const ShardChunk chunk = {0, options_.range.count, {&bytes, 1}};
+  std::shared_ptr<const void> owner = message.payload;
+  Bytes bytes = std::as_bytes(std::span(*message.payload));
+  if (wire != Dtype::kF32) {
+    const auto narrow = std::make_shared<std::vector<std::byte>>(WireBytes(*message.payload, wire));
+    bytes = *narrow;
+    owner = narrow;
+  }
+  const ShardChunk chunk = {0, options_.range.count, {&bytes, 1}, owner};
   ShardOutput shard = shard_.Handle(PushEvent{id, chunk, message.base}, now_ns);
   if (!shard.refusals.empty()) return shard.refusals.front().status;
   if (shard.dropped.has_value()) {

@@ -47,7 +47,9 @@ constexpr bool AppliesAlone(PsMode mode) {
 
 // Floats of optimizer state that a server needs for a parameter.
 inline int64_t SlotsOf(const PsRules& rules) {
-  return rules.sum_only ? 0 : StateSlots(rules.optimizer.kind);
+  const bool plain =
+      rules.optimizer.kind == OptimizerKind::kSgd && rules.optimizer.momentum == 0.0F;
+  return rules.sum_only || plain ? 0 : StateSlots(rules.optimizer.kind);
 }
 
 // Whether these rules make sense together. Errors: InvalidArgument, naming the options of a spec

@@ -10,8 +10,6 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kStagedBytes = 4;  // of an element: staged as f32, however it travels
-
 UpdateId SenderOf(const AttachEvent& event) { return {event.worker, event.incarnation, 0, 0}; }
 UpdateId SenderOf(const InitEvent& event) { return event.id; }
 UpdateId SenderOf(const PushEvent& event) { return event.id; }
@@ -35,7 +33,7 @@ absl::Status CheckOptions(const ShardOptions& options) {
   }
   RETURN_IF_ERROR(Annotate(CheckRules(options.rules, options.world_size), shard));
   // Compared by division, because the product of two numbers from the network may not fit.
-  if (count > options.staged_bytes_max / kStagedBytes / options.world_size) {
+  if (count > options.staged_bytes_max / kStagedBytesPerElement / options.world_size) {
     return absl::ResourceExhaustedError(
         absl::StrCat(shard, ": one push of each of ", options.world_size, " workers (", count,
                      " elements of 4 bytes each) does not fit limits.staged_bytes_max ",
@@ -68,10 +66,12 @@ absl::StatusOr<Shard> Shard::Create(const ShardOptions& options) {
 Shard::Shard(const ShardOptions& options)
     : options_(options),
       policy_(MakePolicy(options.rules, options.world_size)),
+      blocks_(SumBlocksOf(options.range.parts)),
       optimizer_state_(static_cast<size_t>(options.range.count * SlotsOf(options.rules)), 0.0F),
       workers_(static_cast<size_t>(options.world_size)) {
   ResetStaging(&start_values_);
   for (ShardWorker& worker : workers_) ResetStaging(&worker.staging);
+  ForgetNext();
 }
 
 ShardOutput Shard::Handle(const ShardEvent& event, int64_t now_ns) {
@@ -110,8 +110,13 @@ absl::Status Shard::On(const AttachEvent& event, int64_t /*now_ns*/, ShardOutput
         "shard ", options_.shard, ": worker ", event.worker, " was replaced: incarnation ",
         event.incarnation, " is older than ", known.incarnation));
   }
-  // What an unfinished push had staged may lack chunks that were on the old stream.
-  if (event.incarnation > known.incarnation || !known.staging.complete()) {
+  if (event.incarnation > known.incarnation) {
+    if (next_.parameters != nullptr) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "shard ", options_.shard, ": worker ", event.worker, " comes as incarnation ",
+          event.incarnation, ", and some of what incarnation ", known.incarnation,
+          " pushed is in the next version; a new group begins that anew"));
+    }
     ResetStaging(&known.staging);
   }
   known.incarnation = event.incarnation;
@@ -169,7 +174,9 @@ absl::Status Shard::On(const InitEvent& event, int64_t /*now_ns*/, ShardOutput* 
       start_values_.Add(event.chunk.offset, count, event.chunk.pieces, event.chunk.owner));
   if (took == Staging::Took::kDuplicate) ++duplicates_;
   if (start_values_.complete()) {
-    parameters_ = std::make_shared<std::vector<float>>(std::move(start_values_.Values()));
+    parameters_ = std::make_shared<std::vector<float>>(static_cast<size_t>(options_.range.count));
+    start_values_.Read(0, options_.range.count, parameters_->data());
+    ResetStaging(&start_values_);
   }
   return absl::OkStatus();
 }
@@ -206,6 +213,8 @@ absl::Status Shard::On(const PushEvent& event, int64_t now_ns, ShardOutput* outp
   }
   worker.push_end_ns = now_ns;
   if (worker.staging.complete()) OnWhole(event.id, now_ns, output);
+  const bool early = options_.rules.mode == PsMode::kSync && !options_.whole_pushes;
+  if (early && !event.rows.has_value() && !output->update.has_value()) MakeEarly(event.chunk);
   return absl::OkStatus();
 }
 
@@ -253,6 +262,7 @@ absl::Status Shard::On(const RegroupEvent& event, int64_t /*now_ns*/, ShardOutpu
     worker.pull.reset();
     ResetStaging(&worker.staging);
   }
+  ForgetNext();
   TakeUp(event.present);
   if (!initialized()) ResetStaging(&start_values_);
   ReleaseKept();

@@ -14,9 +14,10 @@
 //  2. Steps of a worker come one by one: only its last applied step + 1 is staged, a later one is
 //     refused. So workers x steps pushes make exactly as many updates (ASYNC, BOUNDED), or one a
 //     step (SYNC); K_OF_N: each is accepted, as part of one update, or rejected: dropped for good.
-//  3. A worker that attaches again starts its unfinished push anew; a finished one stays. A newer
-//     incarnation discards all that the older one staged; an older one is refused for good. A new
-//     group discards all that is staged, and everybody attaches again.
+//  3. A worker that attaches again, being the same incarnation, pushes the same bits again: what is
+//     here of them stays. A newer incarnation discards all that the older one staged, or where some
+//     of that is summed (invariant 12) is refused until there is a new group; an older one is
+//     refused for good. A new group discards all that is staged, and everybody attaches again.
 //  4. A reply is the version it names, however late it is sent: parameters that somebody still
 //     holds are never written to (the next update then goes to another buffer). A worker is owed
 //     one reply at most, so there are at most n copies. One more is kept for who is behind: the
@@ -39,6 +40,11 @@
 //     nobody waits longer than a step for each clock of the bound. Whoever comes back after a group
 //     without it is staleness steps behind the first one, unless it was nearer: steps that it
 //     missed are not made, as in SYNC.
+// 12. SYNC, unless copies want whole pushes: what is here of every push that the next update waits
+//     for is summed at once, and the optimizer's step made with it, into a version that nobody sees
+//     before all pushes are whole; what it was made of is let go. Then the last chunk leaves little
+//     to do. The present version, the one before and the optimizer's values stay what they are
+//     until then: so a shard has three versions and two sets of those values.
 // Units: elements (float) unless said; times in ns. Pure: no I/O, no threads, no clock.
 // Paper: Li et al., Scaling Distributed Machine Learning with the Parameter Server, OSDI 2014.
 #pragma once
@@ -51,10 +57,10 @@
 #include <variant>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ps_server/core/partition.h"
+#include "ps_server/core/push_sum.h"
 #include "ps_server/core/rows.h"
 #include "ps_server/core/rules.h"
 #include "ps_server/core/shard_state.h"
@@ -173,6 +179,8 @@ class Shard {
   int64_t last_step(int32_t worker) const {
     return workers_[static_cast<size_t>(worker)].last_step;
   }
+  // SYNC: elements of the next version that are made, while its pushes are not whole.
+  int64_t made() const;
   int64_t duplicates() const { return duplicates_; }  // chunks taken a second time and ignored
   SharedParameters parameters() const { return parameters_; }
 
@@ -182,6 +190,19 @@ class Shard {
     int64_t step = 0;
     int64_t version = 0;
     std::shared_ptr<std::vector<float>> parameters;  // null: nobody needs any
+  };
+
+  // The next version, made block by block.
+  struct Next {
+    std::shared_ptr<std::vector<float>> parameters;  // null: it is not begun
+    bool early = false;                              // it was begun before its pushes were whole
+    std::vector<float> optimizer_state;              // then: after it
+    OptimizerOptions optimizer;
+    float sum_divisor = 1.0F;                 // EXACT
+    std::shared_ptr<std::vector<float>> sum;  // where it is wanted
+    std::vector<bool> made;                   // [block]
+    std::optional<NonFiniteValue> non_finite;
+    size_t non_finite_block = 0;
   };
 
   explicit Shard(const ShardOptions& options);
@@ -202,14 +223,16 @@ class Shard {
   void OnWhole(const UpdateId& id, int64_t now_ns, ShardOutput* output);
   void Drop(int32_t worker);
   ShardUpdate Apply(const std::vector<int32_t>& due, int64_t now_ns, ShardOutput* output);
+  void MakeEarly(const ShardChunk& chunk);
+  void ForgetNext();
+  void BeginNext(const OptimizerOptions& optimizer, bool early);
+  void MakeBlock(std::span<const Staging* const> pushes, size_t index);
+  void StepBlock(const SumBlock& block, const float* sum);
+  std::shared_ptr<std::vector<float>> NewSum();
   // `ends_round`: in K_OF_N, it is not of a late push alone.
-  float DivisorOf(size_t pushes, bool ends_round) const;
-  // Elements [begin, begin + count) of an update's sum, count <= kSumElements; each is asked for
-  // once.
-  using SumBlocks = absl::FunctionRef<const float*(int64_t begin, int64_t count)>;
-  void Commit(SumBlocks sum, bool ends_round, int64_t now_ns, ShardUpdate* update);
-  void Step(const OptimizerOptions& optimizer, SumBlocks sum);
-  std::vector<float>* NewSum(ShardOutput* output);
+  OptimizerOptions OptimizerOf(size_t pushes, bool ends_round) const;
+  OptimizerOptions OptimizerFor(const ShardUpdate& update, bool ends_round) const;
+  void Commit(bool ends_round, ShardUpdate* update);
   bool KeepsThisVersion() const;
   void ReleaseKept();
   void TakeUp(const std::vector<bool>& present);
@@ -225,6 +248,7 @@ class Shard {
 
   ShardOptions options_;
   std::unique_ptr<UpdatePolicy> policy_;
+  std::vector<SumBlock> blocks_;
   absl::Status dead_;
   int64_t version_ = 0;
   int64_t round_ = 0;
@@ -232,6 +256,8 @@ class Shard {
   Staging start_values_;
   std::shared_ptr<std::vector<float>> parameters_;  // null until the start values are complete
   Kept kept_;
+  Next next_;
+  std::shared_ptr<std::vector<float>> spare_;  // a buffer that nobody reads any more
   bool sums_ = false;
   std::shared_ptr<std::vector<float>> sum_;  // lent out by ShardOutput.sum
   std::vector<float> optimizer_state_;

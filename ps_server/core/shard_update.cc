@@ -15,9 +15,9 @@ namespace lockstep {
 
 ShardUpdate Shard::Apply(const std::vector<int32_t>& due, int64_t now_ns, ShardOutput* output) {
   ShardUpdate update;
-  std::vector<Staging*> pushes;
+  std::vector<const Staging*> pushes;
   for (const int32_t r : due) {
-    ShardWorker& worker = workers_[static_cast<size_t>(r)];
+    const ShardWorker& worker = workers_[static_cast<size_t>(r)];
     pushes.push_back(&worker.staging);
     update.ids.push_back({r, worker.incarnation, worker.last_step + 1, options_.shard});
     update.pushes.push_back({r, worker.push_start_ns, worker.push_end_ns});
@@ -25,55 +25,155 @@ ShardUpdate Shard::Apply(const std::vector<int32_t>& due, int64_t now_ns, ShardO
     if (worker.late) update.late.push_back(r);
   }
   const bool ends_round = update.late.size() < due.size();
-  std::vector<float*> values;  // EXACT
-  if (options_.rules.order == PsOrder::kExact) {
-    for (Staging* const push : pushes) values.push_back(push->Values().data());
-    update.non_finite = SumExactly(options_.range.parts, DivisorOf(due.size(), ends_round), values);
+  policy_->OnApply(now_ns, &update);
+  if (next_.parameters == nullptr) BeginNext(OptimizerFor(update, ends_round), /*early=*/false);
+  for (size_t block = 0; block < blocks_.size(); ++block) {
+    if (!next_.made[block]) MakeBlock(pushes, block);
   }
-  const std::vector<const Staging*> sources(pushes.begin(), pushes.end());
-  std::vector<float>* const whole = NewSum(output);
-  std::array<float, kSumElements> own;  // written before it is read
-  const auto sum = [&](int64_t begin, int64_t count) -> const float* {
-    float* const block = whole == nullptr ? own.data() : whole->data() + begin;
-    if (values.empty()) {
-      SumInRankOrder(sources, begin, count, block);
-    } else {
-      std::copy_n(values.front() + begin, count, block);
-    }
-    return block;
-  };
-  Commit(sum, ends_round, now_ns, &update);
+  update.non_finite = next_.non_finite;
+  if (update.non_finite.has_value()) {
+    update.non_finite->worker = due[static_cast<size_t>(update.non_finite->worker)];
+  }
+  output->sum = std::move(next_.sum);
+  Commit(ends_round, &update);
   return update;
 }
 
-// Null: nobody wants one.
-std::vector<float>* Shard::NewSum(ShardOutput* output) {
-  if (!sums_) return nullptr;
+// SYNC: what has come of every push that the next update waits for is summed, and its step made, so
+// that little is left to do when the last chunk comes. Nobody sees it before all are whole. Their
+// bytes go then, so that the next chunks come to memory that is in the cache.
+void Shard::MakeEarly(const ShardChunk& chunk) {
+  std::vector<Staging*> pushes;
+  for (ShardWorker& worker : workers_) {
+    if (worker.present) pushes.push_back(&worker.staging);
+  }
+  const int64_t end = chunk.offset + CountBytes(chunk.pieces) / SizeOf(options_.rules.wire_dtype);
+  const auto after = std::upper_bound(
+      blocks_.begin(), blocks_.end(), chunk.offset,
+      [](int64_t element, const SumBlock& block) { return element < block.begin; });
+  for (auto block = after - 1; block != blocks_.end() && block->begin < end; ++block) {
+    const auto index = static_cast<size_t>(block - blocks_.begin());
+    const bool here = std::all_of(pushes.begin(), pushes.end(), [&block](const Staging* push) {
+      return push->Has(block->begin, block->count);
+    });
+    if (!here || next_.made[index]) continue;
+    if (next_.parameters == nullptr) {
+      BeginNext(OptimizerOf(pushes.size(), /*ends_round=*/true), /*early=*/true);
+    }
+    MakeBlock({pushes.begin(), pushes.end()}, index);
+    for (Staging* const push : pushes) push->Release(block->begin, block->count);
+  }
+}
+
+int64_t Shard::made() const {
+  int64_t elements = 0;
+  for (size_t block = 0; block < blocks_.size(); ++block) {
+    if (next_.made[block]) elements += blocks_[block].count;
+  }
+  return elements;
+}
+
+// All begin their pushes anew, or it was published.
+void Shard::ForgetNext() {
+  if (next_.parameters != nullptr) spare_ = std::move(next_.parameters);
+  next_.made.assign(blocks_.size(), false);
+  next_.non_finite.reset();
+  next_.sum.reset();
+}
+
+// Where it is made. Whoever holds the present parameters, or is behind, keeps them: then the new
+// ones go elsewhere. Early, also the version before stays what it is, and the optimizer's values.
+void Shard::BeginNext(const OptimizerOptions& optimizer, bool early) {
+  next_.early = early;
+  next_.optimizer = optimizer;
+  next_.sum_divisor = 1.0F;
+  if (options_.rules.order == PsOrder::kExact) {
+    next_.sum_divisor = std::exchange(next_.optimizer.divisor, 1.0F);
+  }
+  const bool keep = early || KeepsThisVersion();
+  std::shared_ptr<std::vector<float>> target = parameters_;
+  if (keep) target = std::exchange(early ? spare_ : kept_.parameters, nullptr);
+  if (target == nullptr || !IsSole(target, keep ? 1 : 2)) {
+    target = std::make_shared<std::vector<float>>(static_cast<size_t>(options_.range.count));
+  }
+  next_.parameters = std::move(target);
+  if (early) next_.optimizer_state.resize(optimizer_state_.size());
+}
+
+// One block of the next version, from its elements of all pushes.
+void Shard::MakeBlock(std::span<const Staging* const> pushes, size_t index) {
+  const SumBlock& block = blocks_[index];
+  if (sums_ && next_.sum == nullptr) next_.sum = NewSum();
+  std::array<float, kSumElements> own;  // written before it is read
+  float* const sum = next_.sum == nullptr ? own.data() : next_.sum->data() + block.begin;
+  if (options_.rules.order == PsOrder::kExact) {
+    const std::optional<NonFiniteValue> found = SumExactly(pushes, block, next_.sum_divisor, sum);
+    const bool first = !next_.non_finite.has_value() || index < next_.non_finite_block;
+    if (found.has_value() && first) {
+      next_.non_finite = found;
+      next_.non_finite_block = index;
+    }
+  } else {
+    SumInRankOrder(pushes, block, sum);
+  }
+  StepBlock(block, sum);
+  next_.made[index] = true;
+}
+
+void Shard::StepBlock(const SumBlock& block, const float* sum) {
+  float* const target = next_.parameters->data() + block.begin;
+  if (options_.rules.sum_only) {
+    std::copy_n(sum, block.count, target);
+    return Divide(target, next_.optimizer.divisor, block.count);
+  }
+  // The values of a slot stand `count` elements after those of the one before.
+  const int64_t count = options_.range.count;
+  std::vector<float>& state = next_.early ? next_.optimizer_state : optimizer_state_;
+  for (int64_t slot = 0; next_.early && slot < SlotsOf(options_.rules); ++slot) {
+    const int64_t at = slot * count + block.begin;
+    std::copy_n(optimizer_state_.begin() + at, block.count, state.begin() + at);
+  }
+  OptimizerStep(next_.optimizer, version_ + 1, sum,
+                state.empty() ? nullptr : state.data() + block.begin, count,
+                parameters_->data() + block.begin, target, block.count);
+}
+
+std::shared_ptr<std::vector<float>> Shard::NewSum() {
   if (sum_ == nullptr || !IsSole(sum_)) {
     sum_ = std::make_shared<std::vector<float>>(static_cast<size_t>(options_.range.count));
   }
-  output->sum = sum_;
-  return sum_.get();
+  return sum_;
 }
 
 // A late push has the weight that it would have had in its round.
-float Shard::DivisorOf(size_t pushes, bool ends_round) const {
-  const float divisor = options_.rules.optimizer.divisor;
-  const bool mean = divisor == static_cast<float>(options_.world_size);
-  if (!mean) return divisor;
-  return static_cast<float>(ends_round ? static_cast<int64_t>(pushes) : options_.rules.k);
+OptimizerOptions Shard::OptimizerOf(size_t pushes, bool ends_round) const {
+  OptimizerOptions optimizer = options_.rules.optimizer;
+  const bool mean = optimizer.divisor == static_cast<float>(options_.world_size);
+  if (mean) {
+    optimizer.divisor =
+        static_cast<float>(ends_round ? static_cast<int64_t>(pushes) : options_.rules.k);
+  }
+  return optimizer;
 }
 
-// Makes the update that `update->ids` are the pushes of.
-void Shard::Commit(SumBlocks sum, bool ends_round, int64_t now_ns, ShardUpdate* update) {
-  policy_->OnApply(now_ns, update);
-  OptimizerOptions optimizer = options_.rules.optimizer;
-  const bool divided = options_.rules.order == PsOrder::kExact;
-  optimizer.divisor = divided ? 1.0F : DivisorOf(update->ids.size(), ends_round);
+OptimizerOptions Shard::OptimizerFor(const ShardUpdate& update, bool ends_round) const {
+  OptimizerOptions optimizer = OptimizerOf(update.ids.size(), ends_round);
   if (options_.rules.scale_by_staleness) {
-    optimizer.learning_rate /= static_cast<float>(1 + update->staleness->update);
+    optimizer.learning_rate /= static_cast<float>(1 + update.staleness->update);
   }
-  Step(optimizer, sum);
+  return optimizer;
+}
+
+// The next version, all of which is made out of the pushes that `update->ids` names, is the present
+// one.
+void Shard::Commit(bool ends_round, ShardUpdate* update) {
+  if (KeepsThisVersion()) {
+    if (kept_.parameters != nullptr) spare_ = kept_.parameters;
+    kept_ = {.step = LeastStep(workers_), .version = version_, .parameters = parameters_};
+  }
+  parameters_ = std::move(next_.parameters);
+  if (next_.early) optimizer_state_.swap(next_.optimizer_state);
+  ForgetNext();
   update->version = ++version_;
   if (ends_round && !AppliesAlone(options_.rules.mode)) ++round_;
   for (const UpdateId& id : update->ids) {
@@ -85,36 +185,6 @@ void Shard::Commit(SumBlocks sum, bool ends_round, int64_t now_ns, ShardUpdate* 
     update->step = std::max(update->step, id.step);
   }
   ReleaseKept();
-}
-
-// Whoever holds the present parameters, or is behind, keeps them: then the new ones go elsewhere.
-void Shard::Step(const OptimizerOptions& optimizer, SumBlocks sum) {
-  const int64_t count = options_.range.count;
-  const bool keep = KeepsThisVersion();
-  std::shared_ptr<std::vector<float>> updated = parameters_;
-  if (keep) {
-    updated = std::exchange(kept_.parameters, parameters_);
-    kept_.step = LeastStep(workers_);
-    kept_.version = version_;
-  }
-  if (updated == nullptr || !IsSole(updated, keep ? 1 : 2)) {
-    updated = std::make_shared<std::vector<float>>(static_cast<size_t>(count));
-  }
-  for (int64_t begin = 0; begin < count; begin += kSumElements) {
-    const int64_t here = std::min(kSumElements, count - begin);
-    const float* const gradient = sum(begin, here);
-    float* const target = updated->data() + begin;
-    if (options_.rules.sum_only) {
-      std::copy_n(gradient, here, target);
-      Divide(target, optimizer.divisor, here);
-    } else {
-      // The values of a slot stand count elements after those of the one before.
-      float* const state = optimizer_state_.empty() ? nullptr : optimizer_state_.data() + begin;
-      OptimizerStep(optimizer, version_ + 1, gradient, state, count, parameters_->data() + begin,
-                    target, here);
-    }
-  }
-  parameters_ = std::move(updated);
 }
 
 // SYNC: always. BOUNDED with staleness 0: when the first one leaves the step that all have
@@ -180,8 +250,10 @@ absl::StatusOr<ShardUpdate> Shard::ApplySum(std::span<const UpdateId> pushes, in
     update.ids.push_back(push);
   }
   for (const UpdateId& push : pushes) WorkerOf(push).incarnation = push.incarnation;
-  Commit([&sum](int64_t begin, int64_t /*count*/) { return sum.data() + begin; }, ends_round,
-         now_ns, &update);
+  policy_->OnApply(now_ns, &update);
+  BeginNext(OptimizerFor(update, ends_round), /*early=*/false);
+  for (const SumBlock& block : blocks_) StepBlock(block, sum.data() + block.begin);
+  Commit(ends_round, &update);
   return update;
 }
 

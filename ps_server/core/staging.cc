@@ -8,6 +8,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/numeric/convert.h"
 #include "base/status.h"
 
@@ -51,10 +52,27 @@ void WidenPieces(Dtype wire, std::span<const Bytes> pieces, float* values) {
 void Staging::Reset(int64_t count, Dtype wire) {
   count_ = count;
   wire_ = wire;
-  kept_.clear();
+  chunks_.clear();
   covered_.clear();
-  tables_.clear();
+  for (auto& [tensor, table] : tables_) table.begun = false;
   staged_ = 0;
+}
+
+bool Staging::empty() const {
+  return staged_ == 0 && std::none_of(tables_.begin(), tables_.end(),
+                                      [](const auto& entry) { return entry.second.begun; });
+}
+
+int64_t Staging::held_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [offset, chunk] : chunks_) {
+    const size_t beside = sizeof(Chunk) + chunk.pieces.size() * (sizeof(Bytes) + sizeof(int64_t));
+    bytes += chunk.ends.back() + static_cast<int64_t>(beside);
+  }
+  for (const auto& [tensor, table] : tables_) {
+    bytes += static_cast<int64_t>(table.values.size() * sizeof(float));
+  }
+  return bytes;
 }
 
 absl::StatusOr<Staging::Took> Staging::Add(int64_t offset, int64_t count,
@@ -77,11 +95,13 @@ absl::StatusOr<Staging::Took> Staging::Add(int64_t offset, int64_t count,
     return absl::ResourceExhaustedError(
         absl::StrCat("a push in more than ", kGapsMax, " scattered chunks; send them in order"));
   }
+  std::erase_if(tables_, [&](const auto& entry) {  // that came by rows in an earlier push
+    return entry.second.begin < end && offset < entry.second.end;
+  });
   if (owner != nullptr && IsKept(pieces)) {
-    Keep(offset, count, pieces, owner);
+    Keep(offset, count, pieces, owner, /*copied=*/false);
   } else {
-    values_.resize(static_cast<size_t>(count_));
-    Put(pieces, values_.data() + offset);
+    Copy(offset, count, pieces);
   }
   Merge(offset, end);
   staged_ += count;
@@ -95,16 +115,51 @@ bool Staging::IsKept(std::span<const Bytes> pieces) {
 }
 
 void Staging::Keep(int64_t offset, int64_t count, std::span<const Bytes> pieces,
-                   const std::shared_ptr<const void>& owner) {
-  Kept chunk = {
-      .count = count, .pieces = {pieces.begin(), pieces.end()}, .ends = {}, .owner = owner};
+                   const std::shared_ptr<const void>& owner, bool copied) {
+  Chunk chunk = {.count = count,
+                 .pieces = {pieces.begin(), pieces.end()},
+                 .ends = {},
+                 .owner = owner,
+                 .copied = copied};
+  chunk.ends.reserve(pieces.size());
   int64_t end = 0;
   for (const Bytes piece : pieces) chunk.ends.push_back(end += static_cast<int64_t>(piece.size()));
-  kept_.emplace(offset, std::move(chunk));
+  chunks_.emplace(offset, std::move(chunk));
+}
+
+// With its neighbours, if they are copies too and small.
+void Staging::Copy(int64_t offset, int64_t count, std::span<const Bytes> pieces) {
+  const int64_t own_bytes = CountBytes(pieces);
+  const auto joins = [&](const Chunk& other) {
+    return other.copied && other.released == 0 && other.ends.back() + own_bytes <= kKeptBytesMin;
+  };
+  std::vector<Bytes> all(pieces.begin(), pieces.end());
+  std::vector<Chunk> joined;  // their bytes are copied below
+  auto after = chunks_.lower_bound(offset);
+  if (after != chunks_.end() && after->first == offset + count && joins(after->second)) {
+    joined.push_back(std::move(after->second));
+    all.insert(all.end(), joined.back().pieces.begin(), joined.back().pieces.end());
+    count += joined.back().count;
+    after = chunks_.erase(after);
+  }
+  const auto before = after == chunks_.begin() ? chunks_.end() : std::prev(after);
+  if (before != chunks_.end() && before->first + before->second.count == offset &&
+      joins(before->second)) {
+    joined.push_back(std::move(before->second));
+    all.insert(all.begin(), joined.back().pieces.begin(), joined.back().pieces.end());
+    offset = before->first;
+    count += joined.back().count;
+    chunks_.erase(before);
+  }
+  const auto copy = std::make_shared<std::vector<std::byte>>();
+  copy->reserve(static_cast<size_t>(CountBytes(all)));
+  for (const Bytes piece : all) copy->insert(copy->end(), piece.begin(), piece.end());
+  const Bytes view(*copy);
+  Keep(offset, count, {&view, 1}, copy, /*copied=*/true);
 }
 
 // Elements of the chunk, from its start.
-void Staging::ReadKept(const Kept& chunk, int64_t begin, int64_t count, float* to) const {
+void Staging::ReadChunk(const Chunk& chunk, int64_t begin, int64_t count, float* to) const {
   const int64_t from = begin * SizeOf(wire_);
   const int64_t end = from + count * SizeOf(wire_);
   const auto first = std::upper_bound(chunk.ends.begin(), chunk.ends.end(), from);
@@ -121,35 +176,51 @@ void Staging::ReadKept(const Kept& chunk, int64_t begin, int64_t count, float* t
   Put(cut, to);
 }
 
+bool Staging::Has(int64_t begin, int64_t count) const {
+  const auto after = covered_.upper_bound(begin);
+  return after != covered_.begin() && std::prev(after)->second >= begin + count;
+}
+
 void Staging::Read(int64_t begin, int64_t count, float* to) const {
   const int64_t end = begin + count;
-  auto next = kept_.upper_bound(begin);
-  if (next != kept_.begin() && std::prev(next)->first + std::prev(next)->second.count > begin) {
-    --next;
-  }
+  auto next = chunks_.upper_bound(begin);
+  if (next != chunks_.begin()) --next;
   while (begin < end) {
-    const bool kept = next != kept_.end() && next->first <= begin;
-    const int64_t border =
-        kept ? next->first + next->second.count : (next == kept_.end() ? end : next->first);
-    const int64_t here = std::min(end, border) - begin;
-    if (kept) {
-      ReadKept(next->second, begin - next->first, here, to);
-      ++next;
+    if (next != chunks_.end() && next->first + next->second.count <= begin) ++next;
+    const bool in_chunk = next != chunks_.end() && next->first <= begin;
+    int64_t here = 0;
+    if (in_chunk) {
+      here = std::min(end, next->first + next->second.count) - begin;
+      ReadChunk(next->second, begin - next->first, here, to);
     } else {
-      std::copy_n(values_.begin() + begin, here, to);
+      const Rows& table = TableAt(begin);
+      here = std::min(end, table.end) - begin;
+      std::copy_n(table.values.begin() + (begin - table.begin), here, to);
     }
     begin += here;
     to += here;
   }
 }
 
-std::vector<float>& Staging::Values() {
-  values_.resize(static_cast<size_t>(count_));
-  for (const auto& [offset, chunk] : kept_) {
-    ReadKept(chunk, 0, chunk.count, values_.data() + offset);
+void Staging::Release(int64_t begin, int64_t count) {
+  const int64_t end = begin + count;
+  auto next = chunks_.upper_bound(begin);
+  if (next != chunks_.begin()) --next;
+  while (next != chunks_.end() && next->first < end) {
+    Chunk& chunk = next->second;
+    const int64_t from = std::max(begin, next->first);
+    const int64_t to = std::min(end, next->first + chunk.count);
+    chunk.released += std::max<int64_t>(0, to - from);
+    next = chunk.released == chunk.count ? chunks_.erase(next) : std::next(next);
   }
-  kept_.clear();
-  return values_;
+}
+
+const Staging::Rows& Staging::TableAt(int64_t element) const {
+  const auto found = std::find_if(tables_.begin(), tables_.end(), [element](const auto& entry) {
+    return entry.second.begun && entry.second.begin <= element && element < entry.second.end;
+  });
+  CHECK(found != tables_.end()) << "element " << element << " is not here";
+  return found->second;
 }
 
 void Staging::Put(std::span<const Bytes> pieces, float* values) const {
@@ -162,7 +233,7 @@ void Staging::Put(std::span<const Bytes> pieces, float* values) const {
 
 absl::Status Staging::CheckNotByRows(int64_t begin, int64_t end) const {
   for (const auto& [tensor, rows] : tables_) {
-    if (end <= rows.begin || begin >= rows.end) continue;
+    if (!rows.begun || end <= rows.begin || begin >= rows.end) continue;
     return absl::InvalidArgumentError(absl::StrCat("chunk [", begin, ", ", end,
                                                    ") has elements of table ", tensor,
                                                    ", which comes by rows in this push"));
@@ -172,20 +243,21 @@ absl::Status Staging::CheckNotByRows(int64_t begin, int64_t end) const {
 
 // Zeros, where the table's first rows come.
 absl::StatusOr<Staging::Rows*> Staging::RowsOf(const TableRows& table) {
-  const auto known = tables_.find(table.tensor);
-  if (known != tables_.end()) return &known->second;
+  Rows& rows = tables_[table.tensor];
+  if (rows.begun) return &rows;
   const int64_t end = table.offset + table.elements();
   const auto after = covered_.lower_bound(end);
   if (after != covered_.begin() && std::prev(after)->second > table.offset) {
     return absl::InvalidArgumentError(
         absl::StrCat("rows of table ", table.tensor, ", some elements of which are here already"));
   }
-  values_.resize(static_cast<size_t>(count_));
-  std::fill(values_.begin() + table.offset, values_.begin() + end, 0.0F);
-  Rows& rows = tables_[table.tensor];
   rows.begin = table.offset;
   rows.end = end;
-  rows.here.resize(static_cast<size_t>(table.end - table.begin));
+  rows.values.assign(static_cast<size_t>(table.elements()), 0.0F);
+  rows.here.assign(static_cast<size_t>(table.end - table.begin), false);
+  rows.count = 0;
+  rows.closed = false;
+  rows.begun = true;
   return &rows;
 }
 
@@ -207,7 +279,8 @@ absl::StatusOr<Staging::Took> Staging::AddRows(const ShardRows& rows,
   Put(pieces, rows_.data());
   const float* from = rows_.data();
   for (const int64_t row : rows.rows) {
-    std::copy_n(from, table.row_elements, values_.begin() + table.OffsetOf(row));
+    std::copy_n(from, table.row_elements,
+                known->values.begin() + (table.OffsetOf(row) - table.offset));
     from += table.row_elements;
     known->here[index(row)] = true;
   }

@@ -85,9 +85,11 @@ absl::Status Exchange::Configure(PsServerConfig config) {
   left_ = false;
   broken_ = false;
   books_.Open(config_.rules.mode, config_.present, heads);
-  if (layout_.has_value()) RETURN_IF_ERROR(Settle());
+  // Without all its copies this server can't be in the group: who comes hears why.
+  const absl::Status settled = layout_.has_value() ? Settle() : absl::OkStatus();
+  if (!settled.ok()) (void)Leave(settled);
   GreetWaiting();
-  return absl::OkStatus();
+  return settled;
 }
 
 std::vector<HeldShard> Exchange::Leave(const absl::Status& cause) {
@@ -271,7 +273,7 @@ absl::Status Exchange::CheckLayout(const PsFrame& hello, const std::string& send
 absl::Status Exchange::Settle() {
   ASSIGN_OR_RETURN(const int64_t total, CountElements(layout_->tensor_counts));
   // Before anything is allocated for the numbers of a stranger.
-  if (total / config_.servers > config_.limits.staged_bytes_max / 4) {
+  if (total / config_.servers > config_.limits.staged_bytes_max / kStagedBytesPerElement) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "server ", config_.server, ": a push of ", total / config_.servers,
         " parameters exceeds limits.staged_bytes_max ", config_.limits.staged_bytes_max));
@@ -292,11 +294,10 @@ absl::Status Exchange::Settle() {
 // The bound is the server's: after losses it may head every shard that it has a place for, and has
 // to take a push of each from every worker.
 absl::Status Exchange::CheckStaging(const std::vector<ShardRange>& ranges) const {
-  constexpr int64_t kStagedBytes = 4;  // of an element
   int64_t elements = 0;
   for (const auto& [shard, seat] : seats_) elements += ranges[static_cast<size_t>(shard)].count;
   const int64_t max = config_.limits.staged_bytes_max;
-  if (elements <= max / kStagedBytes / config_.world_size) return absl::OkStatus();
+  if (elements <= max / kStagedBytesPerElement / config_.world_size) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
       "server ", config_.server, ": one push of each of ", config_.world_size, " workers to ",
       seats_.size() == 1 ? "its shard" : absl::StrCat("its ", seats_.size(), " shards"), " (",

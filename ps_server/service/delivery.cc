@@ -43,7 +43,7 @@ void Exchange::BookUpdate(Seat* seat, const ShardUpdate& update, int64_t start_n
   served.shard = seat->shard;
   served.apply_start_ns = start_ns;
   served.apply_ns = end_ns - start_ns;
-  served.staged_bytes = unsent_bytes_;
+  for (const auto& [stream, state] : streams_) served.staged_bytes += state.unsent_bytes;
   for (const Seat::Progress& progress : seat->workers) served.staged_bytes += progress.staged_bytes;
   std::vector<Books::Identity> pushes;
   for (const UpdateId& id : update.ids) {
@@ -79,7 +79,9 @@ void Exchange::DeliverReply(Seat* seat, const ShardReply& reply) {
   books_.Blocked(seat->shard, {reply.worker, reply.step}, reply.blocked_ns);
   const auto found = stream_of_.find(reply.worker);
   // Its stream broke; it will attach and pull again.
-  if (found == stream_of_.end() || !streams_[found->second].owed.contains(seat->shard)) return;
+  if (found == stream_of_.end()) return;
+  StreamState& state = streams_[found->second];
+  if (!state.owed.contains(seat->shard)) return;
   Outgoing out;
   out.header = MakeHeader(PARAMETERS, reply.worker, seat->shard);
   out.header.set_step(reply.step);
@@ -98,8 +100,8 @@ void Exchange::DeliverReply(Seat* seat, const ShardReply& reply) {
     out.payload = seat->wire.Of(reply.version, reply.parameters);
   }
   out.header.set_total(out.payload.bytes / out.unit_bytes);
-  ++streams_[found->second].owed[seat->shard];
-  unsent_bytes_ += out.payload.bytes;
+  ++state.owed[seat->shard];
+  state.unsent_bytes += out.payload.bytes;
   outgoing_.push_back({found->second, std::move(out)});
 }
 
@@ -142,7 +144,7 @@ void Exchange::Sending(const PsFrame& header, int64_t bytes, bool complete, int6
   if (header.kind() == PONG) found->second.owes_pong = false;
   if (header.kind() != PARAMETERS) return;
   --found->second.owed[header.shard()];
-  unsent_bytes_ -= header.total() * SizeOf(config_.rules.wire_dtype);
+  found->second.unsent_bytes -= header.total() * SizeOf(config_.rules.wire_dtype);
 }
 
 void Exchange::Sent(const PsFrame& header, bool complete) {

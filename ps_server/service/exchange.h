@@ -26,9 +26,9 @@
 // one PONG, a reply a shard, REFUSED; for a successor: an update a worker and shard, one state a
 // shard. Memory: pushes staged (large chunks as they came, in gRPC's slices), at most
 // limits.staged_bytes_max over all shards of the server; of each shard its parameters, the ones
-// before, and the optimizer's values; and one version of a shard for each worker whose reply of it
-// is not sent. Which update each byte belongs to: books.h. Times come from the clock given. One
-// thread at a time.
+// before and those that are being made, and the optimizer's values, in SYNC twice; and one version
+// of a shard for each worker whose reply of it is not sent. Which update each byte belongs to:
+// books.h. Times come from the clock given. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -145,6 +145,7 @@ class Exchange {
     int32_t index = -1;           // of the worker, or server
     int64_t incarnation = 0;
     std::map<int32_t, int> owed;  // by greeted shard: replies that the transport does not have
+    int64_t unsent_bytes = 0;     // of them
     std::map<int32_t, int64_t> pulled;  // by shard: the last step whose push was its pull, too
     bool owes_pong = false;
     std::map<int32_t, Assembly> parts;  // by shard: what a predecessor's chunks make
@@ -232,7 +233,6 @@ class Exchange {
   std::optional<ServerRecovery> recovery_;  // of this epoch, until it is reported
   int64_t duplicates_before_ = 0;
   std::optional<int64_t> exposed_since_ns_;  // a copy of one of its shards is missing
-  int64_t unsent_bytes_ = 0;                 // of replies
   Books books_;
 };
 

@@ -120,9 +120,10 @@ TEST(PsMemoryLongTest, AGibibyteForEightWorkersOfWhomOneStopsReading) {
     workers.emplace_back(Work, (*service)->endpoint(), worker, worker != kWorkers - 1, &all);
   }
   for (std::thread& worker : workers) worker.join();
-  // A push of each worker, as the limit allows; parameters, the previous ones, the optimizer's; the
-  // version that the unread reply is of; and an eighth for the streams.
-  const int64_t bound_bytes = (kWorkers + 4) * kGiB + kGiB / 8;
+  // A push of each worker, as the limit allows; parameters, the previous ones and the next; the
+  // optimizer's values, now and next; the version that the unread reply is of; and an eighth for
+  // the streams.
+  const int64_t bound_bytes = (kWorkers + 6) * kGiB + kGiB / 8;
   const int64_t peak_bytes = PeakBytes();
   absl::PrintF("peak %.2f GiB, bound %.2f GiB\n", static_cast<double>(peak_bytes) / kGiB,
                static_cast<double>(bound_bytes) / kGiB);

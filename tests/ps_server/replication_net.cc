@@ -27,7 +27,12 @@ ReplicationNet::ReplicationNet(const NetOptions& options)
       slots_(static_cast<size_t>(options.replicas) + 1),
       workers_(static_cast<size_t>(options.workers)) {
   shard_.rules = options.rules;
-  shard_.range = WholeTensor(kCount);
+  // Two tensors, so that SYNC makes the first one's part of a version before a push is whole.
+  constexpr int64_t kHalf = kCount / 2;
+  shard_.range = {.offset = 0,
+                  .count = kCount,
+                  .parts = {{.tensor = 0, .flat = 0, .offset = 0, .count = kHalf},
+                            {.tensor = 1, .flat = kHalf, .offset = 0, .count = kCount - kHalf}}};
   shard_.world_size = options.workers;
   shard_.staged_bytes_max = 1 << 20;
   shard_.sync_timeout_ms = 1'000'000;

@@ -86,7 +86,8 @@ TEST_P(StagedChunks, AreReadWhereverTheyLie) {
       at += size;
     }
     EXPECT_EQ(read, expected) << "seed " << seed;
-    EXPECT_EQ(staging.Values(), expected) << "seed " << seed;
+    staging.Read(0, kElements, read.data());
+    EXPECT_EQ(read, expected) << "seed " << seed;
   }
 }
 
@@ -111,6 +112,60 @@ TEST(Staging, ALargeChunkIsKeptUntilItIsDiscarded) {
   }
   ASSERT_THAT(staging.Add(0, 2'048, crumbs, large), IsOk());
   EXPECT_EQ(large.use_count(), 1) << "likewise, for many small pieces";
+}
+
+// One small chunk among large ones cost a second copy of the whole shard.
+TEST_P(StagedChunks, WhatIsHeldIsWhatCame) {
+  constexpr int64_t kElements = 64'000;
+  const std::vector<float> values = NoiseVector(3, 1, kElements);
+  for (const int64_t size : {int64_t{1}, int64_t{16}, int64_t{640}, int64_t{16'000}}) {
+    for (const bool backwards : {false, true}) {
+      Staging staging;
+      staging.Reset(kElements, GetParam());
+      for (int64_t i = 0; i < kElements / size; ++i) {
+        const int64_t begin = backwards ? kElements - (i + 1) * size : i * size;
+        const std::vector<float> part(values.begin() + begin, values.begin() + begin + size);
+        const std::shared_ptr<Travelled> sent = Send(part, GetParam(), 1);
+        sent->pieces = {Bytes(sent->bytes)};
+        ASSERT_THAT(staging.Add(begin, size, sent->pieces, i % 2 == 0 ? sent : nullptr), IsOk());
+        const int64_t came = (i + 1) * size * SizeOf(GetParam());
+        ASSERT_GE(staging.held_bytes(), came);
+        ASSERT_LE(staging.held_bytes(), came + came / 10 + 256) << size << " " << backwards;
+      }
+      std::vector<float> read(static_cast<size_t>(kElements));
+      staging.Read(0, kElements, read.data());
+      EXPECT_EQ(read, Rounded(values, GetParam()));
+    }
+  }
+}
+
+// The memory of a table stays for the next push by rows, and goes where its elements come
+// otherwise.
+TEST(Staging, ATableIsHeldOnce) {
+  const TableRows table = {.tensor = 0, .row_elements = 4, .begin = 0, .end = 512, .offset = 100};
+  const std::vector<int64_t> rows = {3, 500};
+  const std::vector<float> two(8, 1.5F);
+  const std::vector<Bytes> pieces = {std::as_bytes(std::span(two))};
+  Staging staging;
+  for (int push = 0; push < 2; ++push) {
+    staging.Reset(2'148, Dtype::kF32);
+    EXPECT_TRUE(staging.empty());
+    ASSERT_THAT(staging.AddRows({.table = table, .rows = rows, .last = true}, pieces), IsOk());
+    EXPECT_EQ(staging.staged(), 2'048);
+    EXPECT_EQ(staging.held_bytes(), 2'048 * 4);
+    std::vector<float> read(2'048);
+    staging.Read(100, 2'048, read.data());
+    EXPECT_EQ(std::count(read.begin(), read.end(), 1.5F), 8);
+    EXPECT_EQ(std::count(read.begin(), read.end(), 0.0F), 2'040);
+  }
+  staging.Reset(2'148, Dtype::kF32);
+  const std::vector<float> values = NoiseVector(1, 1, 2'148);
+  const std::shared_ptr<Travelled> sent = Send(values, Dtype::kF32, 1);
+  ASSERT_THAT(staging.Add(0, 2'148, sent->pieces, sent), IsOk());
+  EXPECT_LT(staging.held_bytes(), 2'148 * 4 + 512);
+  std::vector<float> read(2'148);
+  staging.Read(0, 2'148, read.data());
+  EXPECT_EQ(read, values);
 }
 
 // The same bits, and nothing kept after the update.

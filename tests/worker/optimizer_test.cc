@@ -107,8 +107,7 @@ void RunGroup(const OptimizerOptions& rule, int64_t from, int64_t to, std::vecto
       AllReduceOptions options{.tensors = {{"only", {.offset = 0, .count = kCount}}},
                                .optimizer = rule};
       if (from > 0) {
-        options.hand_over =
-            HandOver{.source = 0, .step = from, .optimizer_state = rank.held.optimizer_state};
+        options.hand_over = HandOver{.source = 0, .step = from, .held = rank.held};
       }
       AllReduceSynchronizer sync(
           MakeHostCommunicator(std::move(links[static_cast<size_t>(r)]), clock, {}), options);
@@ -143,6 +142,29 @@ TEST_P(OptimizerKindTest, AReplacementGoesOnWithTheStateOfTheOthers) {
     EXPECT_EQ(rank.parameters, reference.parameters);
     EXPECT_EQ(rank.held.optimizer_state, reference.state);
   }
+}
+
+// The coordinator's number was compared with itself.
+TEST(HandOver, AStateOfAnotherStepIsTakenByNobody) {
+  const MonotonicClock clock;
+  const Abort abort;
+  auto links = MakeInProcessLinks({.world_size = kRanks}, Limits{}, clock, abort);
+  std::vector<std::thread> threads;
+  threads.reserve(kRanks);
+  for (int r = 0; r < kRanks; ++r) {
+    threads.emplace_back([&, r] {
+      AllReduceOptions options{.tensors = {{"only", {.offset = 0, .count = kCount}}}};
+      options.hand_over = HandOver{.source = 0, .step = 4, .held = {.step = r == 0 ? 3 : 4}};
+      AllReduceSynchronizer sync(
+          MakeHostCommunicator(std::move(links[static_cast<size_t>(r)]), clock, {}), options);
+      std::vector<float> parameters(kCount, static_cast<float>(r));
+      EXPECT_THAT(sync.Begin(parameters).status(),
+                  StatusIs(absl::StatusCode::kInternal,
+                           "rank 0 hands over step 3, the coordinator says 4"));
+      EXPECT_EQ(parameters, std::vector<float>(kCount, static_cast<float>(r)));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace

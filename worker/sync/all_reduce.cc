@@ -37,8 +37,8 @@ AllReduceSynchronizer::AllReduceSynchronizer(std::unique_ptr<Communicator> commu
       optimizer_(options_.make_optimizer(AfterTheSum(options_),
                                          contributes() ? ElementsOf(options_.tensors) : 0)) {
   if (!options_.hand_over.has_value()) return;
-  const std::vector<float>& kept = options_.hand_over->optimizer_state;
-  if (!kept.empty()) optimizer_->SetState(kept, options_.hand_over->step);
+  const std::vector<float>& kept = options_.hand_over->held.optimizer_state;
+  if (!kept.empty()) optimizer_->SetState(kept, options_.hand_over->held.step);
 }
 
 // The engine knows ranks, the coordinator knows members. In a group that never shrank rank r is
@@ -90,7 +90,7 @@ absl::StatusOr<int64_t> AllReduceSynchronizer::Begin(std::span<float> parameters
 // leaves everybody with a state of some step, not with parts of two.
 absl::Status AllReduceSynchronizer::TakeState(const HandOver& hand_over,
                                               std::span<float> parameters) {
-  int64_t step = hand_over.step;
+  int64_t step = hand_over.held.step;  // the source's own word, from here on
   RETURN_IF_ERROR(communicator_->Broadcast(&step, 1, Dtype::kI64, hand_over.source));
   if (step != hand_over.step) {
     return absl::InternalError(absl::StrCat("rank ", hand_over.source, " hands over step ", step,

@@ -5,8 +5,9 @@
 // every algorithm, bucket and channel count. On a rank that only sums (PS_EXCHANGE's servers) the
 // same calls work on a workspace whose content means nothing. A rebuilt group begins with a
 // hand-over: every worker takes the state of one, whole or not at all. Errors: the communicator's,
-// with members in place of ranks; DataLoss where an EXACT sum has an element that is not finite.
-// Paper: Li et al., PyTorch Distributed, VLDB 13(12), 2020.
+// with members in place of ranks; Internal (the source of a hand-over is at another step); DataLoss
+// where an EXACT sum has an element that is not finite. Paper: Li et al., PyTorch Distributed, VLDB
+// 13(12), 2020.
 #pragma once
 
 #include <cstddef>
@@ -27,9 +28,9 @@ namespace lockstep {
 
 // What a rebuilt group begins with.
 struct HandOver {
-  int source = 0;                           // rank whose state all take
-  int64_t step = 0;                         // last finished one of that state
-  std::vector<float> optimizer_state = {};  // this worker's own; empty: it has none yet
+  int source = 0;       // rank whose state all take
+  int64_t step = 0;     // last finished one of that state, as the coordinator says
+  HeldState held = {};  // this worker's own
 };
 
 struct AllReduceOptions {

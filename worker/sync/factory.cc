@@ -142,7 +142,7 @@ absl::StatusOr<std::unique_ptr<Synchronizer>> MakeAllReduce(const Start& start,
   if (start.epoch() > kFirstEpoch) {
     hand_over = {.source = RankOf(start, start.source()),
                  .step = start.step(),
-                 .optimizer_state = std::move(context.held.optimizer_state)};
+                 .held = std::move(context.held)};
   }
   return std::make_unique<AllReduceSynchronizer>(
       std::move(communicator),
