@@ -15,6 +15,12 @@ ElementRange PartOf(int64_t count, int world_size, int rank) {
   return {rank * shortest + std::min<int64_t>(rank, longer), shortest + (rank < longer ? 1 : 0)};
 }
 
+absl::Status Communicator::StartAfter(void* /*event*/) {
+  return absl::InvalidArgumentError(
+      "start_after: this engine takes data of the host alone, which no event of a GPU orders; wait "
+      "for the event, then make the call");
+}
+
 std::unique_ptr<Communicator> MakeHostCommunicator(std::unique_ptr<Link> link, const Clock& clock,
                                                    const CommunicatorOptions& options) {
   absl::StatusOr<std::unique_ptr<HostCommunicator>> communicator =

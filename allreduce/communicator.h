@@ -58,6 +58,12 @@ class Communicator {
   // Returns when every rank has called.
   virtual absl::Status Barrier() = 0;
 
+  // The next collective reads its data only when `event` has been reached: a cudaEvent_t of the
+  // rank's GPU, recorded behind the last write to them. Without it, data on a GPU must be there
+  // when the call is made. A result is there when its call returns. InvalidArgument: an engine that
+  // takes no data of a GPU (all but CUDA).
+  virtual absl::Status StartAfter(void* event);
+
   // Memory for the data of calls, aligned to 64 bytes, alive as long as the communicator. On a
   // shared-memory link it is mapped by every rank and reduced in place; elsewhere it is ordinary
   // memory. A collective call: every rank asks for the same size. ResourceExhausted, with needed

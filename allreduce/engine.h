@@ -6,11 +6,14 @@
 // starts without them.
 // MPI needs processes started by mpirun, one communicator a process: MPI starts and ends with it.
 // NCCL and CUDA need a GPU for each rank; data of the host are staged through their memory. CUDA
-// takes data of the rank's GPU, too, and several ranks of one process on one GPU.
+// takes data of the rank's GPU, too, and several ranks of one process on one GPU. It reads and
+// writes data on streams of its own: what another stream writes to them must be through before the
+// call, or stand behind the event given to StartAfter (communicator.h).
 // Errors: FailedPrecondition (shared object or library absent: says what to install; not under
 // mpirun; mpirun's size differs from the group's; NCCL, CUDA: no driver, driver too old, no GPU,
 // ranks that share one, settings that differ; CUDA: more blocks than a GPU holds, GPUs that can't
-// reach each other, ranks on several machines), InvalidArgument (CUDA: f64), then those of
+// reach each other, a system that lets no other process share a GPU's memory, ranks on several
+// machines), InvalidArgument (CUDA: f64), then those of
 // communicator.h.
 #pragma once
 

@@ -1,7 +1,5 @@
 // main.cc: one rank: binds, joins, trains its share of every global batch (a server of PS_EXCHANGE:
 // only sums), stays in step, reports.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
@@ -11,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "allreduce/transport/tcp.h"
@@ -110,15 +107,6 @@ int Run(const Arguments& arguments) {
 std::optional<std::string> Variable(const char* name) {
   const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): one thread so far
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
-// "NAME=value" of those whose names begin so.
-std::vector<std::string> VariablesOf(const char* prefix) {
-  std::vector<std::string> variables;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (absl::StartsWith(*entry, prefix)) variables.emplace_back(*entry);
-  }
-  return variables;
 }
 
 // Which rank this is, and what the engines of other libraries need to know.

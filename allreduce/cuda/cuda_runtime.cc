@@ -10,6 +10,21 @@ namespace {
 
 cudaStream_t StreamOf(void* stream) { return static_cast<cudaStream_t>(stream); }
 
+static_assert(runtime_error::kOldDriver == cudaErrorInsufficientDriver);
+static_assert(runtime_error::kNoDevice == cudaErrorNoDevice);
+static_assert(runtime_error::kCantMap == cudaErrorMapBufferObjectFailed);
+static_assert(runtime_error::kCantReachPeer == cudaErrorPeerAccessUnsupported);
+static_assert(runtime_error::kOperatingSystem == cudaErrorOperatingSystem);
+static_assert(runtime_error::kStaleHandle == cudaErrorInvalidResourceHandle);
+static_assert(runtime_error::kTooManyPeers == cudaErrorTooManyPeers);
+static_assert(runtime_error::kNotSupported == cudaErrorNotSupported);
+
+// An error that the runtime keeps would otherwise stick to the next call.
+Answer Sharing(cudaError_t error, const std::string& operation) {
+  if (error != cudaSuccess) cudaGetLastError();
+  return JudgeSharing(error, FromRuntime(error, operation).message);
+}
+
 Answer Use(int device) {
   return FromRuntime(cudaSetDevice(device), "choosing GPU " + std::to_string(device));
 }
@@ -25,15 +40,7 @@ class CudaRuntime final : public Runtime {
     void* memory = nullptr;
     answer = FromRuntime(cudaMalloc(&memory, static_cast<size_t>(bytes)),
                          std::to_string(bytes) + " bytes of GPU " + std::to_string(device));
-    if (answer.ok()) {
-      answer = FromRuntime(cudaMemset(memory, 0, static_cast<size_t>(bytes)), "zeroing memory");
-    }
-    if (answer.ok()) answer = FromRuntime(cudaDeviceSynchronize(), "zeroing memory");
-    if (answer.ok()) {
-      *made = static_cast<std::byte*>(memory);
-    } else {
-      cudaFree(memory);
-    }
+    *made = static_cast<std::byte*>(memory);
     return answer;
   }
   void Free(int device, std::byte* memory) override {
@@ -53,14 +60,15 @@ class CudaRuntime final : public Runtime {
   }
   void FreeHost(std::byte* memory) override { cudaFreeHost(memory); }
 
-  int DeviceOf(int device, const void* address) override {
-    cudaPointerAttributes attributes{};
+  Answer DeviceOf(int device, const void* address, int* where) override {
     // A thread that has chosen none would start a context on the first GPU.
-    if (!Use(device).ok() || cudaPointerGetAttributes(&attributes, address) != cudaSuccess) {
-      cudaGetLastError();
-      return kHost;
-    }
-    return attributes.type == cudaMemoryTypeDevice ? attributes.device : kHost;
+    Answer answer = Use(device);
+    if (!answer.ok()) return answer;
+    cudaPointerAttributes attributes{};
+    answer = FromRuntime(cudaPointerGetAttributes(&attributes, address),
+                         "asking whose memory an address is");
+    *where = attributes.type == cudaMemoryTypeDevice ? attributes.device : kHost;
+    return answer;
   }
 
   Answer EnableAccess(int device, int peer) override {
@@ -87,7 +95,7 @@ class CudaRuntime final : public Runtime {
     static_assert(sizeof(cudaIpcMemHandle_t) == kHandleBytes);
     cudaIpcMemHandle_t opaque{};
     Answer answer =
-        FromRuntime(cudaIpcGetMemHandle(&opaque, memory), "making a handle for other processes");
+        Sharing(cudaIpcGetMemHandle(&opaque, memory), "making a handle for other processes");
     handle->resize(sizeof(opaque));
     std::memcpy(handle->data(), &opaque, sizeof(opaque));
     return answer;
@@ -98,8 +106,8 @@ class CudaRuntime final : public Runtime {
     cudaIpcMemHandle_t opaque{};
     std::memcpy(&opaque, handle.data(), sizeof(opaque));
     void* memory = nullptr;
-    answer = FromRuntime(cudaIpcOpenMemHandle(&memory, opaque, cudaIpcMemLazyEnablePeerAccess),
-                         "opening another process's memory on GPU " + std::to_string(device));
+    answer = Sharing(cudaIpcOpenMemHandle(&memory, opaque, cudaIpcMemLazyEnablePeerAccess),
+                     "opening another process's memory on GPU " + std::to_string(device));
     *made = static_cast<std::byte*>(memory);
     return answer;
   }
@@ -151,6 +159,45 @@ class CudaRuntime final : public Runtime {
       return {};
     }
     return FromRuntime(state, "running on GPU " + std::to_string(device));
+  }
+
+  Answer MakeEvent(int device, void** made) override {
+    Answer answer = Use(device);
+    cudaEvent_t event = nullptr;
+    if (answer.ok()) answer = FromRuntime(cudaEventCreate(&event), "making an event");
+    *made = event;
+    return answer;
+  }
+  void DestroyEvent(int device, void* event) override {
+    cudaSetDevice(device);
+    cudaEventDestroy(static_cast<cudaEvent_t>(event));
+  }
+  Answer Record(int device, void* stream, void* event) override {
+    Answer answer = Use(device);
+    if (!answer.ok()) return answer;
+    return FromRuntime(cudaEventRecord(static_cast<cudaEvent_t>(event), StreamOf(stream)),
+                       "recording an event");
+  }
+  Answer ElapsedUs(int device, void* begin, void* end, double* elapsed_us) override {
+    Answer answer = Use(device);
+    if (!answer.ok()) return answer;
+    float elapsed_ms = 0;
+    answer = FromRuntime(cudaEventElapsedTime(&elapsed_ms, static_cast<cudaEvent_t>(begin),
+                                              static_cast<cudaEvent_t>(end)),
+                         "the time between two events");
+    *elapsed_us = 1e3 * static_cast<double>(elapsed_ms);
+    return answer;
+  }
+  Answer Reached(int device, void* event, bool* reached) override {
+    Answer answer = Use(device);
+    if (!answer.ok()) return answer;
+    const cudaError_t state = cudaEventQuery(static_cast<cudaEvent_t>(event));
+    *reached = state != cudaErrorNotReady;
+    if (!*reached) {
+      cudaGetLastError();
+      return {};
+    }
+    return FromRuntime(state, "what a call's data come from, on GPU " + std::to_string(device));
   }
 
   Answer BlocksThatFit(const KernelLaunch& launch, int* blocks) override {

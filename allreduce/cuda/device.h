@@ -12,10 +12,11 @@ namespace lockstep::gpu {
 enum class Refused : uint8_t {
   kNot = 0,        // goes on
   kNoDriver,       // no NVIDIA driver on this machine
-  kDriverTooOld,   // older than the runtime in this program
+  kDriverTooOld,   // of an older major version than the runtime in this program
   kNoDevice,       // a driver, but no GPU, or fewer than asked for
   kTooManyBlocks,  // the device can't hold all of them at once
   kNoPeerAccess,   // two devices can't reach each other's memory
+  kNoSharing,      // processes can't share a device's memory here
   kInvalid,        // what was asked for is wrong
   kRankFailed,     // a collective ended without a result
   kDevice,         // the runtime reports an error
@@ -37,6 +38,22 @@ struct DriverState {
 };
 // Are there `needed` devices? Pure.
 Answer Judge(const DriverState& state, int needed);
+
+// CUDA's numbers of the errors that mean something here; cuda_runtime.cc has them checked.
+namespace runtime_error {
+inline constexpr int kOldDriver = 35;
+inline constexpr int kNoDevice = 100;
+inline constexpr int kCantMap = 205;
+inline constexpr int kCantReachPeer = 217;
+inline constexpr int kOperatingSystem = 304;
+inline constexpr int kStaleHandle = 400;
+inline constexpr int kTooManyPeers = 711;
+inline constexpr int kNotSupported = 801;
+}  // namespace runtime_error
+
+// Why memory could not be named to another process, or another one's not be opened; `words`: what
+// the runtime says. kNoSharing, kNoPeerAccess, kDevice; each says what to do. Pure.
+Answer JudgeSharing(int error, const std::string& words);
 
 DriverState ReadDriverState();
 

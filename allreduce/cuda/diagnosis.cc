@@ -24,6 +24,11 @@ bool Waits(const RankReport& block) {
   return block.report.outcome == Outcome::kTimedOut || block.report.outcome == Outcome::kStopped;
 }
 
+bool Reports(const std::vector<RankReport>& reports, int32_t rank) {
+  return std::any_of(reports.begin(), reports.end(),
+                     [&](const RankReport& block) { return block.rank == rank; });
+}
+
 std::string RankText(int32_t rank) { return "rank " + std::to_string(rank); }
 std::string WithinText(int64_t timeout_ms) {
   return " within " + std::to_string(timeout_ms) + " ms";
@@ -82,6 +87,7 @@ std::string Diagnose(const std::vector<RankReport>& reports, int64_t timeout_ms)
     text += RankText(rank);
     text += waits.empty() ? " did not come to its end" : " did not answer";
     text += WithinText(timeout_ms) + waits;
+    if (!Reports(reports, rank)) text += " (of another process, where it may wait, too)";
   }
   return text;
 }

@@ -5,8 +5,6 @@
 namespace lockstep::gpu {
 namespace {
 
-constexpr int kNoDeviceError = 100;  // cudaErrorNoDevice
-
 std::string VersionText(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
@@ -17,12 +15,13 @@ Answer Judge(const DriverState& state, int needed) {
   if (state.driver == 0) {
     return {Refused::kNoDriver, "no NVIDIA driver on this machine: a GPU needs one"};
   }
-  if (state.driver < state.runtime) {
+  // A driver runs programs of every minor version of its major one.
+  if (state.driver / 1000 < state.runtime / 1000 || state.error == runtime_error::kOldDriver) {
     return {Refused::kDriverTooOld, "the NVIDIA driver is too old: it supports CUDA " +
                                         VersionText(state.driver) + ", this program needs " +
                                         VersionText(state.runtime)};
   }
-  if (state.error != 0 && state.error != kNoDeviceError) {
+  if (state.error != 0 && state.error != runtime_error::kNoDevice) {
     return {Refused::kDevice, "counting devices: " + state.error_text};
   }
   if (state.devices < needed) {
@@ -32,6 +31,30 @@ Answer Judge(const DriverState& state, int needed) {
                                           std::to_string(state.devices)};
   }
   return {};
+}
+
+Answer JudgeSharing(int error, const std::string& words) {
+  switch (error) {
+    case 0:
+      return {};
+    case runtime_error::kNotSupported:
+    case runtime_error::kOperatingSystem:
+    case runtime_error::kCantMap:
+      return {Refused::kNoSharing,
+              words +
+                  ": processes can't share a GPU's memory here, which a container or a virtual "
+                  "machine may forbid; use engine NCCL"};
+    case runtime_error::kCantReachPeer:
+    case runtime_error::kTooManyPeers:
+      return {Refused::kNoPeerAccess,
+              words +
+                  ": this GPU can't reach that memory; choose GPUs that are linked, or engine "
+                  "NCCL"};
+    case runtime_error::kStaleHandle:
+      return {Refused::kDevice, words + ": the memory's process has ended or freed it"};
+    default:
+      return {Refused::kDevice, words};
+  }
 }
 
 std::string MachineId() {

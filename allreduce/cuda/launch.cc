@@ -27,12 +27,7 @@ KernelGroup::KernelGroup(const KernelSpec& spec, const LaunchShape& shape,
     : spec_(spec), shape_(shape), memory_(std::move(memory)), runtime_(*memory_->runtime()) {}
 
 KernelGroup::~KernelGroup() {
-  if (in_flight_) {
-    Stop();
-    timeout_ms_ = 0;
-    static_cast<void>(Wait());  // whose result nobody asks for any more
-  }
-  if (in_flight_) {  // it still writes
+  if (!End()) {  // it still writes
     static_cast<void>(memory_.release());
     return;
   }
@@ -105,12 +100,8 @@ Answer KernelGroup::MakePart(int device, const std::vector<int>& ranks) {
   part.device_blocks = reinterpret_cast<Block*>(memory);
   if (answer.ok()) answer = runtime_.MakeStream(device, &part.stream);
   if (answer.ok()) answer = runtime_.Copy(device, part.stream, memory, blocks.data(), bytes);
-  const steady_clock::time_point end = steady_clock::now() + kCopy;
-  for (bool idle = false; answer.ok() && !idle;) {
-    answer = runtime_.Query(device, part.stream, &idle);
-    if (steady_clock::now() > end) return {Refused::kDevice, "copying blocks takes too long"};
-  }
-  return answer;
+  if (!answer.ok()) return answer;
+  return AwaitStream(&runtime_, device, part.stream, kCopy, "copying a kernel's blocks");
 }
 
 KernelLaunch KernelGroup::LaunchOf(const Part& part, const CallSpec& call) const {
@@ -227,28 +218,29 @@ Answer KernelGroup::Diagnosis() {
   return {Refused::kRankFailed, NameOf(spec_.kernel) + (": " + why)};
 }
 
-Answer KernelGroup::Wait() {
-  const steady_clock::time_point end = steady_clock::now() + milliseconds(timeout_ms_ + kGraceMs);
-  bool stopped = false;
+bool KernelGroup::EndsWithin(milliseconds limit) {
+  const steady_clock::time_point end = steady_clock::now() + limit;
   while (in_flight_) {
     bool through = false;
-    Answer answer = Poll(&through);
-    if (through) return answer;
-    const steady_clock::time_point now = steady_clock::now();
-    if (now > end && !stopped) {
-      stopped = true;
-      Stop();
-    }
-    if (now > end + milliseconds(kGraceMs)) {
-      failure_ = {Refused::kDevice,
-                  std::string(NameOf(spec_.kernel)) +
-                      ": the kernel does not end, though it was asked to stop: the device may "
-                      "need a reset"};
-      break;
-    }
+    static_cast<void>(Poll(&through));  // what came of it stays in failure_
+    if (!through && steady_clock::now() > end) return false;
     std::this_thread::yield();
   }
+  return true;
+}
+
+Answer KernelGroup::Wait() {
+  if (EndsWithin(milliseconds(timeout_ms_ + kGraceMs)) || End()) return failure_;
+  failure_ = {Refused::kDevice, std::string(NameOf(spec_.kernel)) +
+                                    ": the kernel does not end, though it was asked to stop: the "
+                                    "device may need a reset"};
   return failure_;
+}
+
+bool KernelGroup::End() {
+  if (!in_flight_) return true;
+  Stop();
+  return EndsWithin(milliseconds(kGraceMs));
 }
 
 void KernelGroup::Stop() { std::atomic_ref<uint64_t>(*host_words_).store(1); }

@@ -6,6 +6,7 @@
 // Errors: device.h; kRankFailed says who did not answer (diagnosis.h). Threads: one; Stop from any.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -45,6 +46,10 @@ class KernelGroup {
   Answer Wait();
   // Ends every wait of its kernels.
   void Stop();
+  // Stops what is under way, and waits for its end. False: it does not come, within a grace.
+  bool End();
+  // All ranks have said that they are idle: peer_memory.h.
+  void NobodyUsesMemory() { memory_->NobodyUsesIt(); }
 
   // Devices in use, and the cudaStream_t of each, for events around launches.
   int devices() const { return static_cast<int>(parts_.size()); }
@@ -69,6 +74,7 @@ class KernelGroup {
   Answer CheckAddresses(const CallSpec& call, std::span<const std::byte* const> inputs,
                         std::span<std::byte* const> outputs) const;
   Answer Diagnosis();
+  bool EndsWithin(std::chrono::milliseconds limit);
 
   const KernelSpec spec_;
   const LaunchShape shape_;

@@ -1,5 +1,7 @@
 #include "allreduce/cuda/peer_memory.h"
 
+#include <algorithm>
+#include <mutex>
 #include <utility>
 
 namespace lockstep::gpu {
@@ -7,8 +9,56 @@ namespace {
 
 // Smaller allocations may be cut from one block, and a handle would then name all of it.
 constexpr int64_t kGranule = int64_t{2} << 20;
+// Microseconds, and the driver's start.
+constexpr std::chrono::milliseconds kZero(10'000);
+
+// Memory of this process that others may still have open, and that nobody uses.
+class Parked {
+ public:
+  void Put(int device, int64_t bytes, std::byte* memory) {
+    const std::lock_guard lock(mutex_);
+    places_.push_back({device, bytes, memory});
+  }
+  std::byte* Take(int device, int64_t bytes) {  // null: there is none
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find_if(places_.begin(), places_.end(), [&](const Place& place) {
+      return place.device == device && place.bytes == bytes;
+    });
+    if (found == places_.end()) return nullptr;
+    std::byte* const memory = found->memory;
+    places_.erase(found);
+    return memory;
+  }
+
+ private:
+  struct Place {
+    int device = 0;
+    int64_t bytes = 0;
+    std::byte* memory = nullptr;
+  };
+  std::mutex mutex_;
+  std::vector<Place> places_;
+};
+Parked& TheParked() {
+  static auto* const parked = new Parked;  // to the end of the process, as its memory
+  return *parked;
+}
 
 }  // namespace
+
+Answer ZeroWithin(Runtime* runtime, int device, std::span<std::byte> memory,
+                  std::chrono::milliseconds limit) {
+  void* stream = nullptr;
+  Answer answer = runtime->MakeStream(device, &stream);
+  if (!answer.ok()) return answer;
+  answer = runtime->Zero(device, stream, memory.data(), static_cast<int64_t>(memory.size()));
+  if (answer.ok()) {
+    const std::string what = "zeroing " + std::to_string(memory.size()) + " bytes";
+    answer = AwaitStream(runtime, device, stream, limit, what);
+  }
+  runtime->DestroyStream(device, stream);
+  return answer;
+}
 
 PeerMemory::PeerMemory(Runtime* runtime, int ranks, bool one_device)
     : runtime_(*runtime),
@@ -22,16 +72,27 @@ PeerMemory::~PeerMemory() {
     if (devices_[rank] == kElsewhere) {
       runtime_.CloseHandle(OwnDevice(), arenas_[rank]);
     } else {
-      runtime_.Free(devices_[rank], arenas_[rank]);
+      Release(devices_[rank], arenas_[rank]);
     }
   }
 }
 
+void PeerMemory::Release(int device, std::byte* memory) {
+  if (named_bytes_ == 0) return runtime_.Free(device, memory);
+  if (idle_) TheParked().Put(device, named_bytes_, memory);
+}
+
 Answer PeerMemory::Allocate(int rank, int device, int64_t bytes) {
-  Answer made = runtime_.Allocate(device, bytes, &arenas_[static_cast<size_t>(rank)]);
+  std::byte*& memory = arenas_[static_cast<size_t>(rank)];
+  if (named_bytes_ > 0) memory = TheParked().Take(device, bytes);
+  Answer made = memory == nullptr ? runtime_.Allocate(device, bytes, &memory) : Answer{};
+  if (made.ok()) {
+    made = ZeroWithin(&runtime_, device, {memory, static_cast<size_t>(bytes)}, kZero);
+  }
   if (made.ok()) {
     devices_[static_cast<size_t>(rank)] = device;
   } else {
+    memory = nullptr;  // what may still be zeroed is kept
     made.message = "memory of rank " + std::to_string(rank) + ": " + made.message;
   }
   return made;
@@ -73,8 +134,11 @@ Answer PeerMemory::OfProcess(Runtime* runtime, const Place& place, int64_t bytes
   std::unique_ptr<PeerMemory> memory(new PeerMemory(runtime, place.ranks, /*one_device=*/false));
   const auto own = static_cast<size_t>(place.rank);
   const int64_t whole = (bytes + kGranule - 1) / kGranule * kGranule;
+  const bool named = place.ranks > 1;
+  if (named) memory->named_bytes_ = whole;
   if (answer.ok()) answer = memory->Allocate(place.rank, place.device, whole);
-  if (answer.ok()) answer = runtime->HandleOf(memory->arenas_[own], handle);
+  handle->assign(Runtime::kHandleBytes, '\0');  // of one rank: nobody opens it
+  if (answer.ok() && named) answer = runtime->HandleOf(memory->arenas_[own], handle);
   if (answer.ok()) *made = std::move(memory);
   return answer;
 }

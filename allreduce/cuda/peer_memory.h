@@ -1,9 +1,12 @@
 // peer_memory.h: one piece of memory for each rank, of the same size, filled with zeros, that every
 // rank's device can reach: ranks of one device; one device a rank in one process (peer access); one
 // process a rank (cudaIpc). A kernel sees addresses alone. One allocation a rank, because a handle
-// to another process names a whole allocation. Threads: one.
+// to another process names a whole allocation. Nobody hears when another process has closed such a
+// handle, and memory must not be freed before: so it stays until this process ends, and where all
+// ranks have said that they are idle, the next memory of its size takes it over. Threads: one.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -35,6 +38,8 @@ class PeerMemory {
                           std::unique_ptr<PeerMemory>* made, std::string* handle);
   // handles [rank]
   Answer OpenPeers(std::span<const std::string> handles);
+  // All ranks have said that they use it no more.
+  void NobodyUsesIt() { idle_ = true; }
 
   ~PeerMemory();
   PeerMemory(const PeerMemory&) = delete;
@@ -52,12 +57,20 @@ class PeerMemory {
  private:
   PeerMemory(Runtime* runtime, int ranks, bool one_device);
   Answer Allocate(int rank, int device, int64_t bytes);
+  void Release(int device, std::byte* memory);
   int OwnDevice() const;  // of a process with one rank
 
   Runtime& runtime_;
   std::vector<std::byte*> arenas_;  // null: not made yet
   std::vector<int> devices_;
   const bool one_device_;
+  int64_t named_bytes_ = 0;  // of memory that other processes may have open; 0: none has
+  bool idle_ = false;
 };
+
+// Zeroes memory on a stream of its own. kDevice: it takes longer than that; the memory must then
+// be kept.
+Answer ZeroWithin(Runtime* runtime, int device, std::span<std::byte> memory,
+                  std::chrono::milliseconds limit);
 
 }  // namespace lockstep::gpu

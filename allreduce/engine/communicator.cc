@@ -145,6 +145,7 @@ absl::Status EngineCommunicator::Meet(ExecuteCall plan) {
 
 absl::Status EngineCommunicator::Run(const CallDescription& call, void* data,
                                      LibraryMethod method) {
+  void* const after = std::exchange(after_, nullptr);
   return session_.Run(call, plans_.members(), [&](const ExecuteCall& plan) -> absl::Status {
     RETURN_IF_ERROR(Meet(plan));
     if (call.count == 0 || world_size() == 1) return absl::OkStatus();
@@ -154,6 +155,7 @@ absl::Status EngineCommunicator::Run(const CallDescription& call, void* data,
     its_call.dtype = call.dtype;
     its_call.op = library_->Averages() ? call.op : plan.op;
     its_call.root = std::max(call.root, 0);
+    its_call.after = after;
     return CallLibrary(method, its_call, plan.deadline_ns);
   });
 }
@@ -265,6 +267,12 @@ absl::Status EngineCommunicator::AllGather(void* data, int64_t count, Dtype dtyp
 
 absl::Status EngineCommunicator::Barrier() {
   return Run(Describe(Operation::kBarrier, 0, Dtype::kU8), nullptr, nullptr);
+}
+
+absl::Status EngineCommunicator::StartAfter(void* event) {
+  if (options_.engine != Engine::kCuda) return Communicator::StartAfter(event);
+  after_ = event;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::span<std::byte>> EngineCommunicator::Allocate(int64_t bytes) {

@@ -47,6 +47,7 @@ class EngineCommunicator final : public Communicator {
   absl::Status ReduceScatter(void* data, int64_t count, Dtype dtype, ReduceOp op) override;
   absl::Status AllGather(void* data, int64_t count, Dtype dtype) override;
   absl::Status Barrier() override;
+  absl::Status StartAfter(void* event) override;
   absl::StatusOr<std::span<std::byte>> Allocate(int64_t bytes) override;
   absl::StatusOr<std::unique_ptr<Communicator>> Group(const std::vector<int>& ranks) override;
 
@@ -79,6 +80,7 @@ class EngineCommunicator final : public Communicator {
   const uint64_t group_;
   const Abort& abort_;
   int64_t next_sequence_ = 0;
+  void* after_ = nullptr;  // of the next call
   std::unique_ptr<EngineLibrary> library_;
   std::optional<CancelWatch> watch_;  // of library_, so it goes first
   std::vector<AlignedMemory> memory_;

@@ -29,6 +29,7 @@ struct LibraryCall {
   ReduceOp op = ReduceOp::kSum;  // any that base/numeric/support.h has; AVG only where Averages()
   int root = 0;
   int64_t timeout_ms = 0;
+  void* after = nullptr;  // communicator.h's StartAfter, of CUDA alone
   // Empty: the library's own blocking call, as fast as it goes, with nothing that bounds it but the
   // library's timeout, if it has one.
   KeepWaiting keep_waiting;

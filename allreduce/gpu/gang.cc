@@ -45,13 +45,22 @@ std::optional<absl::Status> Gang::opened() {
   return open_ ? std::optional(failure_) : std::nullopt;
 }
 
+Gang::~Gang() {
+  if (in_flight_ && !kernels_.groups[group_]->End()) KeepMemory();
+}
+
 void Gang::KeepMemory() {
   // To the end of the process, and where a leak checker sees that it was meant.
   static std::mutex keeping;
   static auto* const kept = new std::vector<GangKernels>;
-  const std::lock_guard lock(mutex_);
   const std::lock_guard keep(keeping);
   kept->push_back(std::move(kernels_));
+}
+
+void Gang::NobodyUsesMemory() {
+  const std::lock_guard lock(mutex_);
+  kernels_.staging->NobodyUsesIt();
+  for (const auto& group : kernels_.groups) group->NobodyUsesMemory();
 }
 
 absl::StatusOr<int64_t> Gang::Arrive(const GangCall& call) {

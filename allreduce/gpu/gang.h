@@ -41,6 +41,10 @@ struct GangCall {
 class Gang {
  public:
   explicit Gang(int members) : members_(members) {}
+  // Ends a kernel that still runs; one that does not end keeps the memory that it writes to.
+  ~Gang();
+  Gang(const Gang&) = delete;
+  Gang& operator=(const Gang&) = delete;
 
   // By one member, once.
   void Open(absl::StatusOr<GangKernels> kernels);
@@ -55,14 +59,15 @@ class Gang {
   std::byte* staging(int rank) const {
     return kernels_.staging->arenas()[static_cast<size_t>(rank)];
   }
-  // Others may still write there; the process's end will free it.
-  void KeepMemory();
+  // All ranks of the group have said that they are idle.
+  void NobodyUsesMemory();
 
  private:
   absl::StatusOr<int64_t> Arrive(const GangCall& call);
   std::optional<absl::Status> Look(int64_t call);
   absl::Status GiveUp(int64_t call, const absl::Status& why);
   void Launch(const GangCall& call);
+  void KeepMemory();
 
   const int members_;
   std::mutex mutex_;

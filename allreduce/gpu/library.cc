@@ -15,26 +15,31 @@
 namespace lockstep::gpu {
 namespace {
 
-// Blocks of a rank: eight ranks with as many fit on one large GPU.
-constexpr int32_t kChannels = 16;
+constexpr int32_t kChannelsMax = 16;  // of a default
 // Up to here a message's time is that of its way, and a kernel without slots wins.
 constexpr int64_t kPacketBytes = int64_t{64} << 10;
 // Leaving waits for the others, who may be gone.
 constexpr int64_t kLeaveMs = 2'000;
 
-std::vector<KernelSpec> WaysOf(const LibrarySetup& setup) {
+// All blocks of a launch must be resident at once, and a multiprocessor holds at least one.
+int32_t ChannelsThatFit(KernelSpec spec, const CudaPlace& place, int multiprocessors) {
+  const bool share = place.local != nullptr && place.share_gpu;  // else a launch has one rank
+  spec.channels = 1;
+  const int32_t blocks = BlocksPerRank(spec) * (share ? spec.world_size : 1);
+  return std::clamp(multiprocessors / blocks, 1, kChannelsMax);
+}
+
+std::vector<KernelSpec> WaysOf(const LibrarySetup& setup, int multiprocessors) {
   KernelSpec spec;
   spec.world_size = setup.world_size;
-  spec.channels = setup.cuda.channels == 0 ? kChannels : setup.cuda.channels;
   const std::optional<Kernel> named = KernelNamed(setup.cuda.algorithm);
-  if (named.has_value()) {
-    spec.kernel = *named;
-    return {spec};
-  }
+  spec.kernel = named.value_or(Kernel::kDirect);
+  spec.channels = setup.cuda.channels == 0 ? ChannelsThatFit(spec, setup.cuda, multiprocessors)
+                                           : setup.cuda.channels;
+  if (named.has_value()) return {spec};
   KernelSpec small = spec;
   small.kernel = Kernel::kPacket;
   small.packet_bytes = kPacketBytes;
-  spec.kernel = Kernel::kDirect;
   return {small, spec};
 }
 
@@ -53,7 +58,7 @@ std::string TextOf(const std::vector<KernelSpec>& ways) {
 }  // namespace
 
 CudaLibrary::CudaLibrary(const LibrarySetup& setup, std::shared_ptr<Runtime> runtime)
-    : setup_(setup), runtime_(std::move(runtime)), ways_(WaysOf(setup)) {}
+    : setup_(setup), runtime_(std::move(runtime)) {}
 
 CudaLibrary::~CudaLibrary() {
   if (staging_ == nullptr) return;
@@ -62,8 +67,8 @@ CudaLibrary::~CudaLibrary() {
   const int64_t leave_ms = std::min(kLeaveMs, setup_.connect_timeout_ms);
   const Bound bound{by_time, clock_.NowNs() + leave_ms * kNsPerMs};
   const bool idle = AwaitIdle(bound).ok();
-  if (gang_ != nullptr && layout_ == Layout::kProcesses && !(idle && Leave(bound))) {
-    gang_->KeepMemory();
+  if (gang_ != nullptr && layout_ == Layout::kProcesses && idle && Leave(bound)) {
+    gang_->NobodyUsesMemory();
   }
   if (!idle) static_cast<void>(staging_.release());  // a copy that does not end still uses it
 }
@@ -76,8 +81,9 @@ absl::Status CudaLibrary::CheckHere(int ranks) {
   const DriverState state = runtime_->State();
   RETURN_IF_ERROR(ToStatus(Judge(state, 1)));
   RETURN_IF_ERROR(CheckRanksFit(state.devices, ranks, setup_.cuda.share_gpu));
-  for (KernelSpec way : ways_) {
-    way.world_size = ranks;
+  LibrarySetup group = setup_;
+  group.world_size = ranks;
+  for (const KernelSpec& way : WaysOf(group, runtime_->Describe(0).multiprocessors)) {
     const std::string fault = FaultOf(way);
     if (!fault.empty()) return absl::FailedPreconditionError(absl::StrCat("cuda: ", fault));
   }
@@ -100,9 +106,11 @@ int64_t CudaLibrary::SharedBytes() const {
 
 absl::Status CudaLibrary::Prepare(std::string* address) {
   RETURN_IF_ERROR(ChooseDevice());
+  const DeviceInfo device = runtime_->Describe(device_);
+  ways_ = WaysOf(setup_, device.multiprocessors);
   Row row;
   row.machine = MachineId();
-  row.address = runtime_->Describe(device_).address;
+  row.address = device.address;
   row.ways = absl::StrCat(TextOf(ways_), ", ", setup_.cuda.staging_bytes, " B staged");
   row.process = getpid();
   row.device = device_;
@@ -278,14 +286,16 @@ absl::Status CudaLibrary::Movement(const LibraryCall& call, Range in) {
 absl::Status CudaLibrary::RunJob(Job job, const LibraryCall& call) {
   if (gang_ == nullptr) return absl::UnavailableError("cuda: the group has failed before");
   job.data = static_cast<std::byte*>(call.data);
-  const int where = runtime_->DeviceOf(device_, call.data);
+  const Bound bound{call.keep_waiting, clock_.NowNs() + call.timeout_ms * kNsPerMs};
+  if (call.after != nullptr) RETURN_IF_ERROR(AwaitEvent(call.after, bound));
+  int where = Runtime::kHost;
+  RETURN_IF_ERROR(ToStatus(runtime_->DeviceOf(device_, call.data, &where)));
   job.on_device = where != Runtime::kHost;
   if (job.on_device && (where != device_ || job.widened)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "cuda: rank ", setup_.rank, " has GPU ", device_, ", the data are on GPU ", where,
         job.widened ? ", where u8 is not reduced" : "; give it data of its own GPU"));
   }
-  const Bound bound{call.keep_waiting, clock_.NowNs() + call.timeout_ms * kNsPerMs};
   for (int64_t first = 0; first < job.bytes;) {
     const Portion portion = PortionOf(job, first, setup_.cuda.staging_bytes);
     RETURN_IF_ERROR(RunPortion(job, portion, bound));
@@ -331,6 +341,16 @@ absl::Status CudaLibrary::AwaitIdle(const Bound& bound) {
     ASSIGN_OR_RETURN(const bool idle, staging_->Idle());
     if (idle) return absl::OkStatus();
     RETURN_IF_ERROR(Pause(bound));
+  }
+}
+
+absl::Status CudaLibrary::AwaitEvent(void* event, const Bound& bound) {
+  while (true) {
+    bool reached = false;
+    RETURN_IF_ERROR(ToStatus(runtime_->Reached(device_, event, &reached)));
+    if (reached) return absl::OkStatus();
+    RETURN_IF_ERROR(Annotate(Pause(bound), absl::StrCat("cuda: rank ", setup_.rank,
+                                                        " waits for what its data come from")));
   }
 }
 

@@ -69,6 +69,7 @@ class CudaLibrary final : public EngineLibrary {
   absl::StatusOr<GangKernels> OpenKernels(const std::vector<Row>& rows);
   absl::Status FillKernels(const std::vector<Row>& rows, GangKernels* kernels);
   absl::Status AwaitIdle(const Bound& bound);
+  absl::Status AwaitEvent(void* event, const Bound& bound);
   absl::Status Pause(const Bound& bound);
   size_t GroupFor(int64_t bytes) const;
   int64_t SharedBytes() const;
@@ -77,8 +78,8 @@ class CudaLibrary final : public EngineLibrary {
   const LibrarySetup setup_;
   const std::shared_ptr<Runtime> runtime_;  // gang.h says why
   const MonotonicClock clock_;
-  const std::vector<KernelSpec> ways_;
-  int device_ = -1;  // not chosen yet
+  std::vector<KernelSpec> ways_;  // after Prepare
+  int device_ = -1;               // not chosen yet
   // Of a rank that is alone in its process, until it is connected: staging, then each way's.
   std::vector<std::unique_ptr<PeerMemory>> own_memory_;
   GangKernels refused_;  // until this rank is gone

@@ -36,7 +36,8 @@ std::string Unpack(const char (&source)[kSize]) {
   return std::string(source, strnlen(source, kSize));
 }
 
-constexpr char kInstead[] = "; lower workers, or use another engine";
+constexpr char kInstead[] =
+    "; use fewer ranks, another engine, or, for correctness only, cuda { share_gpu: true }";
 
 // [address]: ranks there.
 std::map<std::string, std::vector<size_t>> RanksOfGpus(const std::vector<Row>& rows) {
@@ -97,6 +98,13 @@ absl::StatusOr<Layout> LayoutOf(const std::vector<Row>& rows, bool share_gpu) {
     return absl::FailedPreconditionError(
         absl::StrCat("cuda: rank 0 ", mine, ", rank ", rank, " ", its, ": ", why));
   };
+  for (size_t rank = 0; rank < rows.size(); ++rank) {
+    if (!rows[rank].machine.empty()) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "cuda: rank ", rank,
+        " does not know its machine (/proc/sys/kernel/random/boot_id is not "
+        "readable), so nobody knows whether all are on one; mount /proc, or use engine NCCL"));
+  }
   for (size_t rank = 1; rank < rows.size(); ++rank) {
     const Row& row = rows[rank];
     if (row.machine != first.machine) {

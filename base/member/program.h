@@ -2,13 +2,17 @@
 // further than here. For main files only: CLI11's header is large. Threads: main.
 #pragma once
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "absl/synchronization/mutex.h"
 #include "base/exit_code.h"
@@ -29,6 +33,15 @@ inline std::optional<int> ParseFlags(CLI::App* app, int argc, char** argv) {
 inline std::string ProgramDir() {
   std::error_code error;
   return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+}
+
+// "NAME=value" of those of this process's variables whose names begin so.
+inline std::vector<std::string> VariablesOf(std::string_view prefix) {
+  std::vector<std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (std::string_view(*entry).substr(0, prefix.size()) == prefix) variables.emplace_back(*entry);
+  }
+  return variables;
 }
 
 // Runs a program's main. What the libraries throw (we don't) ends it as an internal error.

@@ -359,7 +359,8 @@ std::string LabelOf(const Variant& variant, int servers) {
           CollectiveLabel(sync.algorithm()), OfServers(sync, servers),
           sync.link() == AllReduceSync::SHM ? ", shared memory" : "",
           sync.channels() > 1 ? absl::StrCat(", ", sync.channels(), " channels") : "",
-          kernels ? ", CUDA kernels" : "");
+          kernels ? ", CUDA kernels" : "",
+          sync.cuda().share_gpu() ? ", ranks share a GPU: correctness only" : "");
     }
     case Variant::kSharded:
     case Variant::kLocalSgd:

@@ -41,8 +41,34 @@ struct Contestant {
   int64_t expected_ns = 0;  // a turn
 };
 
+constexpr std::array kGpuPeers = {"nccl", "cuda"};
+
 bool HasPeer(const BenchOptions& options, const char* peer) {
   return std::find(options.peers.begin(), options.peers.end(), peer) != options.peers.end();
+}
+
+// A job for each algorithm: the memory of one is not that of another, and NCCL reads its own from
+// its process's environment.
+void AddGpuJobs(const BenchOptions& options, int ranks, std::vector<JobSpec>* jobs) {
+  JobSpec job;
+  job.link = "gpu";
+  job.ranks = ranks;
+  if (HasPeer(options, "cuda")) {
+    job.engine = "cuda";
+    for (const std::string& algorithm : options.cuda_algorithms) {
+      job.algorithms = {algorithm};
+      jobs->push_back(job);
+    }
+  }
+  if (HasPeer(options, "nccl")) {
+    job.engine = "nccl";
+    job.algorithms = {"default"};
+    job.nccl_library = options.nccl_library;
+    for (const std::string& algorithm : options.nccl_algorithms) {
+      job.nccl_algorithm = algorithm;
+      jobs->push_back(job);
+    }
+  }
 }
 
 std::vector<JobSpec> JobsOf(const BenchOptions& options, int ranks) {
@@ -90,6 +116,7 @@ std::vector<JobSpec> JobsOf(const BenchOptions& options, int ranks) {
       jobs.push_back(peer);
     }
   }
+  if (peers) AddGpuJobs(options, ranks, &jobs);
   return jobs;
 }
 
@@ -188,7 +215,7 @@ class AllReduceBench {
   absl::Status Judge(const Contestant& contestant, absl::Status status) {
     Job* const job = contestant.job;
     const std::string& engine = job->spec().engine;
-    const bool library = engine == "mpi" || engine == "gloo";
+    const bool library = EngineNamed(engine).has_value();
     if (status.ok() || !library || !host_.abort->status().ok()) return status;
     job->Stop();
     file_.add_notes(absl::StrCat("no rows from ", BytesText(contestant.cell.bytes),
@@ -294,10 +321,24 @@ class AllReduceBench {
   std::map<std::pair<std::string, int>, std::optional<CostModel>> costs_;  // [link, ranks]
 };
 
-// Takes peers out that are not here; says so.
+// A GPU's libraries take part only where they were asked for: not without GPUs for all ranks.
+absl::Status CheckGpuPeers(const std::string& program_dir, const BenchOptions& options) {
+  const int most = *std::max_element(options.ranks.begin(), options.ranks.end());
+  NcclPlace nccl;
+  nccl.library = options.nccl_library;
+  for (const char* const peer : kGpuPeers) {
+    if (!HasPeer(options, peer)) continue;
+    RETURN_IF_ERROR(Annotate(CheckEngine(*EngineNamed(peer), program_dir, nccl, most),
+                             absl::StrCat("bench: --peers ", peer)));
+  }
+  return absl::OkStatus();
+}
+
+// Takes other peers out that are not here; says so.
 std::vector<std::string> KeepInstalledPeers(const std::string& program_dir, BenchOptions* options) {
   std::vector<std::string> notes;
   std::erase_if(options->peers, [&](const std::string& peer) {
+    if (std::find(kGpuPeers.begin(), kGpuPeers.end(), peer) != kGpuPeers.end()) return false;
     absl::Status here = CheckEngine(*EngineNamed(peer), program_dir);
     if (here.ok() && peer == "mpi" && access("/usr/bin/mpirun", X_OK) != 0) {
       here = absl::FailedPreconditionError("mpirun is not here; install openmpi-bin");
@@ -320,8 +361,14 @@ absl::StatusOr<BenchResult> RunAllReduceBench(const BenchOptions& options,
     return absl::FailedPreconditionError(
         absl::StrCat("bench: ", rank_program, " is not built; build the target allreduce_rank"));
   }
+  RETURN_IF_ERROR(CheckGpuPeers(program_dir, options));
   BenchOptions kept = options;
-  const std::vector<std::string> notes = KeepInstalledPeers(program_dir, &kept);
+  std::vector<std::string> notes = KeepInstalledPeers(program_dir, &kept);
+  if (HasPeer(kept, "nccl") || HasPeer(kept, "cuda")) {
+    notes.emplace_back(
+        "nccl and cuda: data of the host, which go to a GPU's memory and back in each operation; "
+        "`bench gpu` times data that stay there.");
+  }
   RETURN_IF_ERROR(CheckMemory(kept));
   ASSIGN_OR_RETURN(std::string path, WorkDir::Make());
   const WorkDir work_dir(std::move(path));

@@ -33,6 +33,7 @@ constexpr char kExamples[] =
     "  ./lockstep bench allreduce --quick\n"
     "  ./lockstep bench allreduce --sizes 4:64MiB:4 --ranks 2,4,8 --congestion cubic\n"
     "  ./lockstep bench allreduce --algorithms ring,tree,auto --links tcp --peers none --json\n"
+    "  ./lockstep bench allreduce --peers nccl,cuda --ranks 2,4    (with a GPU for each rank)\n"
     "Exit codes: 0 success, 1 a result was wrong, 2 bad usage, 3 a rank was lost or did not "
     "answer,\n4 the environment lacks something, 5 internal error, 130/143 interrupted.\n";
 
@@ -51,6 +52,17 @@ constexpr char kPsExamples[] =
     "  ./lockstep bench ps --sizes 1MiB,64MiB --rows 100 --row-floats 64 --servers 3\n"
     "Exit codes: 0 success, 1 a parameter was wrong, 2 bad usage, 3 a process was lost or did not "
     "answer,\n4 the environment lacks something, 5 internal error, 130/143 interrupted.\n";
+
+constexpr char kGpuHelp[] =
+    "Our kernels on this machine's GPUs without training: versions, the GPU's own copy as a roof, "
+    "every kernel's results,\na sweep of settings and the best of them over sizes. At most six "
+    "minutes.\n";
+constexpr char kGpuExamples[] =
+    "Examples:\n"
+    "  ./lockstep bench gpu --quick\n"
+    "  ./lockstep bench gpu --json > gpu.json\n"
+    "Exit codes: 0 success, 1 a result was wrong, 3 the GPU failed, 4 there is no GPU or no CUDA "
+    "toolkit was there\nto build with, 5 internal error, 130/143 interrupted.\n";
 
 std::string FirstLine(const char* path) {
   std::ifstream file(path);
@@ -114,6 +126,7 @@ BenchCommand::BenchCommand(CLI::App* app)
   app_->require_subcommand(1);
   AddAllReduce();
   AddPs();
+  AddGpu();
 }
 
 void BenchCommand::AddAllReduce() {
@@ -125,7 +138,11 @@ void BenchCommand::AddAllReduce() {
   all_reduce->add_option("--algorithms", a.algorithms,
                          "ours, a list; also auto, reduce_broadcast, reduce_scatter_all_gather");
   all_reduce->add_option("--links", a.links, "tcp, shm");
-  all_reduce->add_option("--peers", a.peers, "mpi, gloo, or none");
+  all_reduce->add_option("--peers", a.peers, "mpi, gloo, nccl, cuda, or none");
+  all_reduce
+      ->add_option("--nccl-lib", a.nccl_library,
+                   "NCCL's file (default libnccl.so.2, where the loader finds it)")
+      ->envname("LOCKSTEP_NCCL_LIB");
   all_reduce->add_option("--dtype", a.dtype, "f32, f64, f16, bf16, i32, i64, u8");
   all_reduce->add_option("--op", a.op, "sum, avg, min, max, prod");
   all_reduce->add_option("--warmup", a.warmup, "operations before each turn's timed ones");
@@ -158,7 +175,16 @@ void BenchCommand::AddPs() {
   ps_->add_flag("--quick", a.quick, "less of everything: done within half a minute");
 }
 
+void BenchCommand::AddGpu() {
+  gpu_ = app_->add_subcommand("gpu", kGpuHelp);
+  gpu_->footer(kGpuExamples);
+  gpu_->add_flag("--json", gpu_arguments_.json,
+                 "print JSON (lockstep.bench/1) instead of the table");
+  gpu_->add_flag("--quick", gpu_arguments_.quick, "few lengths and settings: is everything right?");
+}
+
 int BenchCommand::Run(const std::string& command_line, const std::string& program_dir) const {
+  if (gpu_->parsed()) return RunGpu(command_line, program_dir);
   return ps_->parsed() ? RunPs(command_line, program_dir) : RunAllReduce(command_line, program_dir);
 }
 
@@ -187,6 +213,23 @@ int BenchCommand::RunPs(const std::string& command_line, const std::string& prog
   const bool correct = std::all_of(file->rows().begin(), file->rows().end(),
                                    [](const PsBenchRow& row) { return row.correct(); });
   return correct ? kExitOk : kExitPromiseBroken;
+}
+
+int BenchCommand::RunGpu(const std::string& command_line, const std::string& program_dir) const {
+  BenchRun run;
+  absl::StatusOr<GpuBenchResult> result =
+      RunGpuBench(gpu_arguments_, program_dir, run.clock(), run.abort());
+  if (!result.ok()) return Fail(result.status(), run.signal());
+  run.Describe(command_line, /*processes=*/1, &result->file);
+  std::string text = result->table;
+  if (gpu_arguments_.json) {
+    absl::StatusOr<std::string> json = ToJson(result->file, {"bench file", kBenchSchema});
+    if (!json.ok()) return Fail(json.status(), 0);
+    text = *std::move(json);
+  }
+  std::fputs(text.c_str(), stdout);
+  if (!result->status.ok()) return Fail(result->status, run.signal());
+  return result->file.correctness().wrong().empty() ? kExitOk : kExitPromiseBroken;
 }
 
 int BenchCommand::RunAllReduce(const std::string& command_line,

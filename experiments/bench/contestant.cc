@@ -244,6 +244,13 @@ class RoofContestant final : public Contestant {
   const AlignedMemory memory_;
 };
 
+CudaPlace CudaPlaceOf(const ContestantOptions& options) {
+  CudaPlace place;
+  const bool named = !options.algorithms.empty() && options.algorithms[0] != "default";
+  if (named) place.algorithm = options.algorithms[0];
+  return place;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Contestant>> MakeContestant(const ContestantOptions& options,
@@ -257,12 +264,16 @@ absl::StatusOr<std::unique_ptr<Contestant>> MakeContestant(const ContestantOptio
   if (!engine.has_value()) {
     return absl::InvalidArgumentError(absl::StrCat("no engine '", options.engine, "'"));
   }
+  LibrarySetup setup;
+  setup.rank = options.rank;
+  setup.world_size = options.world_size;
+  setup.host = kLoopback;
   // Gloo's older algorithms wait as long as connecting may take, whatever a call says.
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<EngineLibrary> library,
-      LoadEngine(
-          *engine, options.library_dir,
-          {options.rank, options.world_size, kLoopback, options.limits.sync_timeout_ms, {}}));
+  setup.connect_timeout_ms = options.limits.sync_timeout_ms;
+  setup.nccl = options.nccl;
+  if (engine == Engine::kCuda) setup.cuda = CudaPlaceOf(options);
+  ASSIGN_OR_RETURN(std::unique_ptr<EngineLibrary> library,
+                   LoadEngine(*engine, options.library_dir, setup));
   ASSIGN_OR_RETURN(AlignedMemory memory, AlignedMemory::Make(options.bytes_max));
   return std::make_unique<LibraryContestant>(options, std::move(library), std::move(memory));
 }

@@ -1,6 +1,7 @@
 // contestant.h: one rank of what takes part in the bench: our communicators, one an algorithm, over
 // one kind of link; another library, called as its users call it: its blocking all-reduce, without
-// our call check; or a roof: a rank that reads and writes its own memory once, which is what an
+// our call check (data of nccl and cuda are the host's, and go through the GPU's memory in each
+// call); or a roof: a rank that reads and writes its own memory once, which is what an
 // all-reduce in shared memory cannot do without. Errors: those of communicator.h and
 // engine/library.h; NotFound for an algorithm that was not set up. Threads: one.
 #pragma once
@@ -23,13 +24,14 @@
 namespace lockstep {
 
 struct ContestantOptions {
-  std::string engine;  // "host", "mpi", "gloo", "roof"
-  std::string link;    // "tcp", "shm"
+  std::string engine;  // "host", "mpi", "gloo", "nccl", "cuda", "roof"
+  std::string link;    // "tcp", "shm", "gpu"
   int rank = 0;
   int world_size = 1;
   int servers = 0;  // of ps_exchange: the last so many ranks, which hold no input
   int channels = 1;
-  std::vector<std::string> algorithms;  // host
+  std::vector<std::string> algorithms;  // host; cuda: one
+  NcclPlace nccl;
   std::string library_dir;
   std::string token;
   int64_t bytes_max = 0;  // of one buffer

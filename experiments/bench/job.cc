@@ -68,6 +68,7 @@ std::string RankText(int rank) { return absl::StrCat("rank ", rank); }
 }  // namespace
 
 std::string JobSpec::Setting() const {
+  if (!nccl_algorithm.empty()) return absl::StrCat("NCCL_ALGO=", nccl_algorithm);
   if (mpi_connections == 0) return channels == 1 ? "" : absl::StrCat(channels, " channels");
   return absl::StrCat(mpi_connections, mpi_connections == 1 ? " connection" : " connections");
 }
@@ -116,6 +117,9 @@ std::vector<std::string> Job::RankCommand(const std::string& control) const {
     command.push_back(absl::StrCat("--rows=", spec_.rows));
     command.push_back(absl::StrCat("--row-floats=", spec_.row_floats));
   }
+  if (!spec_.nccl_library.empty()) {
+    command.push_back(absl::StrCat("--nccl-lib=", spec_.nccl_library));
+  }
   if (!spec_.link.empty()) {
     for (const std::string& word : {std::string("--link"), spec_.link, std::string("--channels"),
                                     absl::StrCat(spec_.channels), std::string("--algorithms"),
@@ -129,6 +133,8 @@ std::vector<std::string> Job::RankCommand(const std::string& control) const {
 absl::Status Job::Spawn(const std::string& control) {
   const bool mpi = spec_.engine == "mpi";
   const int processes = mpi ? 1 : spec_.world_size();
+  std::vector<std::string> environment;
+  if (!spec_.nccl_algorithm.empty()) environment.push_back(spec_.Setting());
   for (int i = 0; i < processes; ++i) {
     std::vector<std::string> command = mpi ? MpirunCommand(spec_) : std::vector<std::string>();
     for (const std::string& word : RankCommand(control)) command.push_back(word);
@@ -138,7 +144,8 @@ absl::Status Job::Spawn(const std::string& control) {
       if (spec_.Bound()) command.emplace_back("--bind");
     }
     const int process = host_.started++;
-    RETURN_IF_ERROR(host_.processes.Spawn({.index = process}, command, {}, LogPath(process)));
+    RETURN_IF_ERROR(
+        host_.processes.Spawn({.index = process}, command, environment, LogPath(process)));
   }
   return absl::OkStatus();
 }

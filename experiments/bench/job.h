@@ -23,19 +23,24 @@ namespace lockstep {
 
 struct JobSpec {
   std::string program = "allreduce_rank";
-  std::string engine;  // host, mpi, gloo, roof; of ps_rank: ps, grpc, tcp
-  std::string link;    // tcp, shm; ps_rank asks for none
+  std::string engine;  // host, mpi, gloo, nccl, cuda, roof; of ps_rank: ps, grpc, tcp
+  std::string link;    // tcp, shm; of nccl and cuda gpu; ps_rank asks for none
   int ranks = 1;       // that hold input
   int servers = 0;     // beyond those: ps_exchange
   int rows = 0;        // ps_rank: of a table, in a step; 0: it moves everything
   int row_floats = 0;
   int channels = 1;
-  int mpi_connections = 0;              // 0: not over TCP
+  int mpi_connections = 0;     // 0: not over TCP
+  std::string nccl_algorithm;  // NCCL_ALGO; empty: its own choice
+  std::string nccl_library;
   std::vector<std::string> algorithms;  // contestants
   int world_size() const { return ranks + servers; }
   // Each rank on a core of its own, whoever starts it: mpirun does so by default, and ranks that
-  // wake each other up onto one core stay there. Not those without a link: they have threads.
-  bool Bound() const { return !link.empty() && world_size() <= AllowedCores(); }
+  // wake each other up onto one core stay there. Not those with threads.
+  bool Bound() const {
+    const bool threads = link.empty() || link == "gpu";
+    return !threads && world_size() <= AllowedCores();
+  }
   std::string Setting() const;  // "2 connections"; empty: nothing to say
   std::string Name() const;     // "mpi over tcp, 2 connections"
 };

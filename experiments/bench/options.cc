@@ -102,6 +102,8 @@ void MakeQuick(BenchOptions* options) {
   options->mpi_connections = {1};
   options->mpi_algorithms = {"default", "recursive_doubling", "ring"};
   options->gloo_algorithms = {"ring"};
+  options->nccl_algorithms = {""};
+  options->cuda_algorithms = {"default", "ring"};
 }
 
 }  // namespace
@@ -115,7 +117,8 @@ absl::StatusOr<BenchOptions> ReadOptions(const BenchArguments& arguments) {
   ASSIGN_OR_RETURN(options.channels, CountsOf("channels", arguments.channels, kChannelsMax));
   RETURN_IF_ERROR(ReadReduction(arguments, &options));
   ASSIGN_OR_RETURN(options.links, WordsOf("links", arguments.links, {"tcp", "shm"}));
-  ASSIGN_OR_RETURN(options.peers, WordsOf("peers", arguments.peers, {"mpi", "gloo", "none"}));
+  ASSIGN_OR_RETURN(options.peers,
+                   WordsOf("peers", arguments.peers, {"mpi", "gloo", "nccl", "cuda", "none"}));
   std::erase(options.peers, "none");
   ASSIGN_OR_RETURN(const std::vector<std::string> algorithms,
                    WordsOf("algorithms", arguments.algorithms, KnownAlgorithms()));
@@ -144,6 +147,9 @@ absl::StatusOr<BenchOptions> ReadOptions(const BenchArguments& arguments) {
                             "rabenseifner"};
   options.mpi_connections = {1, 2};
   options.gloo_algorithms = {"ring", "ring_chunked", "halving_doubling"};
+  options.nccl_algorithms = {"", "Ring", "Tree"};
+  options.cuda_algorithms = {"default", "ring", "tree", "double_tree", "direct"};
+  options.nccl_library = arguments.nccl_library;
   CutToElements(options.dtype, &options.bytes);
   if (arguments.quick) MakeQuick(&options);
   if (options.bytes.empty() || options.ranks.empty()) {

@@ -19,7 +19,8 @@ struct BenchArguments {
   std::string ranks = "2,4,8";
   std::string algorithms;  // empty: those below, a link
   std::string links = "tcp,shm";
-  std::string peers = "mpi,gloo";
+  std::string peers = "mpi,gloo";  // also nccl, cuda
+  std::string nccl_library;        // empty: libnccl.so.2
   std::string dtype = "f32";
   std::string op = "sum";
   int warmup = 2;
@@ -44,6 +45,9 @@ struct BenchOptions {
   std::vector<std::string> mpi_algorithms;
   std::vector<int> mpi_connections;  // a pair of ranks, over TCP
   std::vector<std::string> gloo_algorithms;
+  std::vector<std::string> nccl_algorithms;  // NCCL_ALGO; "": its own choice
+  std::vector<std::string> cuda_algorithms;
+  std::string nccl_library;
   Dtype dtype = Dtype::kF32;
   ReduceOp op = ReduceOp::kSum;
   int warmup = 2;

@@ -110,13 +110,15 @@ int Main(int argc, char** argv) {
   std::string algorithms;
   bool bind = false;
   app.add_option("--control", control, "unix socket of the launcher")->required();
-  app.add_option("--engine", options.engine, "host, mpi, gloo, nccl or roof")->required();
-  app.add_option("--link", options.link, "tcp or shm")->required();
+  app.add_option("--engine", options.engine, "host, mpi, gloo, nccl, cuda or roof")->required();
+  app.add_option("--link", options.link, "tcp, shm or gpu")->required();
   app.add_option("--rank", flags.rank, "this rank; for mpi mpirun says it");
   app.add_option("--world-size", options.world_size, "ranks")->required();
   app.add_option("--servers", options.servers, "ranks of ps_exchange that only sum");
   app.add_option("--channels", options.channels, "data connections a pair");
-  app.add_option("--algorithms", algorithms, "of the host engine, separated by commas");
+  app.add_option("--algorithms", algorithms,
+                 "of the host engine, separated by commas; of cuda one");
+  app.add_option("--nccl-lib", options.nccl.library, "NCCL's file");
   app.add_option("--token", options.token, "secret of this run");
   app.add_option("--bytes-max", options.bytes_max, "largest buffer")->required();
   app.add_flag("--bind", bind, "to the rank's core; mpirun does it for mpi");
@@ -124,6 +126,7 @@ int Main(int argc, char** argv) {
   if (const std::optional<int> code = ParseFlags(&app, argc, argv)) return *code;
   options.algorithms = absl::StrSplit(algorithms, ',', absl::SkipEmpty());
   options.library_dir = ProgramDir();
+  options.nccl.variables = VariablesOf("NCCL_");
   flags.world_size = options.world_size;
   const absl::StatusOr<RankSource> source = FindRank(flags, MpirunVariable);
   if (!source.ok()) {

@@ -90,7 +90,7 @@ Answer CheckKernels(const CheckPlan& plan, CheckReport* report) {
   const std::vector<Case> cases = CasesOf(plan.counts);
   for (const int32_t ranks : plan.ranks) {
     std::unique_ptr<CheckMemory> memory;
-    Answer answer = CheckMemory::Make(DevicesOfRanks(plan.devices, ranks),
+    Answer answer = CheckMemory::Make(plan.runtime, DevicesOfRanks(plan.devices, ranks),
                                       std::max<int64_t>(longest, 4097) * 8, &memory);
     if (!answer.ok()) return answer;
     for (const Kernel kernel : kKernels) {

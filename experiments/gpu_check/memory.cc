@@ -1,8 +1,7 @@
 #include "experiments/gpu_check/memory.h"
 
-#include <cuda_runtime_api.h>
-
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "base/numeric/half.h"
@@ -12,6 +11,7 @@ namespace {
 
 constexpr int64_t kBesideBytes = 64;
 constexpr int kPoison = 0xff;
+constexpr std::chrono::milliseconds kCopy(20'000);  // of gigabytes, through pageable memory
 
 // PROD: factors that are mostly 1; AVG: the ranks' parts differ by multiples of their number.
 int64_t ValueOf(const CallSpec& call, int64_t rank, int64_t index, int64_t ranks) {
@@ -78,22 +78,17 @@ std::vector<std::byte> ResultOf(const CallSpec& call, int32_t ranks) {
   return Elements(call, [&](int64_t i) { return ExpectedOf(call, i, ranks); });
 }
 
-Answer CheckMemory::Make(const std::vector<int>& devices, int64_t bytes,
+Answer CheckMemory::Make(Runtime* runtime, const std::vector<int>& devices, int64_t bytes,
                          std::unique_ptr<CheckMemory>* made) {
-  std::unique_ptr<CheckMemory> memory(new CheckMemory());
+  std::unique_ptr<CheckMemory> memory(new CheckMemory(runtime));
   memory->bytes_ = bytes + 2 * kBesideBytes;
   Answer answer;
   for (const int device : devices) {
     Room& room = memory->rooms_.emplace_back();
     room.device = device;
-    if (answer.ok()) answer = FromRuntime(cudaSetDevice(device), "choosing a device");
+    if (answer.ok()) answer = runtime->MakeStream(device, &room.stream);
     for (std::byte** address : {&room.input, &room.output}) {
-      void* allocated = nullptr;
-      if (answer.ok()) {
-        answer = FromRuntime(cudaMalloc(&allocated, static_cast<size_t>(memory->bytes_)),
-                             "a buffer of " + std::to_string(memory->bytes_) + " bytes");
-      }
-      *address = static_cast<std::byte*>(allocated);
+      if (answer.ok()) answer = runtime->Allocate(device, memory->bytes_, address);
     }
   }
   if (answer.ok()) *made = std::move(memory);
@@ -102,10 +97,19 @@ Answer CheckMemory::Make(const std::vector<int>& devices, int64_t bytes,
 
 CheckMemory::~CheckMemory() {
   for (const Room& room : rooms_) {
-    cudaSetDevice(room.device);
-    cudaFree(room.input);
-    cudaFree(room.output);
+    if (room.stream != nullptr) runtime_.DestroyStream(room.device, room.stream);
+    for (std::byte* const address : {room.input, room.output}) {
+      if (address != nullptr) runtime_.Free(room.device, address);
+    }
   }
+}
+
+Answer CheckMemory::Copy(const Room& room, std::byte* target, const std::byte* source,
+                         size_t bytes) const {
+  Answer answer =
+      runtime_.Copy(room.device, room.stream, target, source, static_cast<int64_t>(bytes));
+  if (!answer.ok()) return answer;
+  return AwaitStream(&runtime_, room.device, room.stream, kCopy, "copying a buffer");
 }
 
 std::vector<const std::byte*> CheckMemory::Inputs(int64_t misaligned) const {
@@ -129,16 +133,10 @@ Answer CheckMemory::Fill(const CallSpec& call, int64_t misaligned) {
     const std::vector<std::byte> input = InputOf(call, rank, ranks);
     const auto used = static_cast<size_t>(
         std::min(bytes_, static_cast<int64_t>(input.size()) + misaligned + kBesideBytes));
-    Answer answer = FromRuntime(cudaSetDevice(room.device), "choosing a device");
-    for (std::byte* address : {room.input, room.output}) {
-      if (answer.ok()) answer = FromRuntime(cudaMemset(address, kPoison, used), "poisoning");
-    }
-    if (answer.ok()) {
-      answer = FromRuntime(
-          cudaMemcpy(room.input + misaligned, input.data(), input.size(), cudaMemcpyHostToDevice),
-          "copying inputs");
-    }
-    if (answer.ok()) answer = FromRuntime(cudaDeviceSynchronize(), "filling buffers");
+    std::vector<std::byte> filled(used, static_cast<std::byte>(kPoison));
+    Answer answer = Copy(room, room.output, filled.data(), used);
+    std::copy(input.begin(), input.end(), filled.begin() + misaligned);
+    if (answer.ok()) answer = Copy(room, room.input, filled.data(), used);
     if (!answer.ok()) return answer;
   }
   return {};
@@ -154,8 +152,7 @@ Answer CheckMemory::Compare(const CallSpec& call, int64_t misaligned, bool in_pl
   std::vector<std::byte> got(expected.size());
   for (int32_t rank = 0; rank < ranks; ++rank) {
     const std::byte* const from = Outputs(0, in_place)[static_cast<size_t>(rank)];
-    Answer copied = FromRuntime(cudaMemcpy(got.data(), from, got.size(), cudaMemcpyDeviceToHost),
-                                "copying results");
+    Answer copied = Copy(rooms_[static_cast<size_t>(rank)], got.data(), from, got.size());
     if (!copied.ok()) return copied;
     const auto differs = std::mismatch(got.begin(), got.end(), expected.begin());
     if (differs.first == got.end()) continue;

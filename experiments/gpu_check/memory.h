@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "allreduce/cuda/arena.h"
-#include "allreduce/cuda/device.h"
+#include "allreduce/cuda/runtime.h"
 
 namespace lockstep::gpu {
 
@@ -20,7 +20,7 @@ std::vector<std::byte> ResultOf(const CallSpec& call, int32_t ranks);
 class CheckMemory {
  public:
   // Room for `bytes` of each rank on `devices` [rank], and for 64 more.
-  static Answer Make(const std::vector<int>& devices, int64_t bytes,
+  static Answer Make(Runtime* runtime, const std::vector<int>& devices, int64_t bytes,
                      std::unique_ptr<CheckMemory>* made);
   ~CheckMemory();
   CheckMemory(const CheckMemory&) = delete;
@@ -37,12 +37,17 @@ class CheckMemory {
   Answer Compare(const CallSpec& call, int64_t misaligned, bool in_place, std::string* wrong) const;
 
  private:
-  CheckMemory() = default;
+  explicit CheckMemory(Runtime* runtime) : runtime_(*runtime) {}
   struct Room {
     int device = 0;
+    void* stream = nullptr;
     std::byte* input = nullptr;
     std::byte* output = nullptr;
   };
+  // Waits for it.
+  Answer Copy(const Room& room, std::byte* target, const std::byte* source, size_t bytes) const;
+
+  Runtime& runtime_;
   std::vector<Room> rooms_;  // [rank]
   int64_t bytes_ = 0;
 };

@@ -39,8 +39,30 @@ double LightPercent(const CheckReport& report, const TimeRow& row) {
              : 0;
 }
 
+namespace {
+
+void PrintRow(const CheckReport& report, const TimeRow& row, std::ostream& out) {
+  const double ranks = row.spec.world_size;
+  out << "{\"engine\": \"cuda\", \"algorithm\": " << Quoted(NameOf(row.spec.kernel))
+      << ", \"link\": \"gpu\", \"ranks\": " << row.spec.world_size
+      << ", \"devices\": " << row.devices << ", \"bytes\": " << row.bytes
+      << ", \"dtype\": \"f32\", \"op\": \"sum\", \"channels\": " << row.spec.channels
+      << ", \"threads\": " << row.threads << ", \"slots\": " << row.spec.slots
+      << ", \"slot_bytes\": " << row.spec.slot_bytes
+      << ", \"time_us\": {\"p50\": " << Number(row.p50_us) << ", \"p99\": " << Number(row.p99_us)
+      << ", \"min\": " << Number(row.min_us) << "}, \"algbw_gb_s\": " << Number(AlgBandwidth(row))
+      << ", \"light_percent\": " << Number(LightPercent(report, row));
+  if (row.devices > 1) {  // on one GPU no connection carries it
+    out << ", \"busbw_gb_s\": " << Number(AlgBandwidth(row) * 2 * (ranks - 1) / ranks);
+  }
+  if (row.correct.has_value()) out << ", \"correct\": " << (*row.correct ? "true" : "false");
+  out << "}";
+}
+
+}  // namespace
+
 void PrintJson(const CheckReport& report, std::ostream& out) {
-  out << "{\"schema\": \"lockstep.gpu_check/1\",\n \"driver\": " << report.driver.driver
+  out << "{\"schema\": \"lockstep.bench/1\",\n \"driver\": " << report.driver.driver
       << ", \"runtime\": " << report.driver.runtime << ", \"nccl\": " << Quoted(report.nccl)
       << ",\n \"device\": {\"name\": " << Quoted(report.device.name)
       << ", \"count\": " << report.devices
@@ -51,17 +73,11 @@ void PrintJson(const CheckReport& report, std::ostream& out) {
       << ", \"empty_launch_us\": " << Number(report.empty_launch_us)
       << ",\n \"correctness\": {\"cases\": " << report.cases
       << ", \"wrong\": " << List(report.wrong) << "},\n \"notes\": " << List(report.notes)
-      << ", \"seconds\": " << Number(report.seconds) << ",\n \"rows\": [";
+      << ", \"duration_s\": " << Number(report.seconds) << ",\n \"rows\": [";
   const char* separator = "\n  ";
   for (const TimeRow& row : report.best) {
-    out << separator << "{\"engine\": \"cuda\", \"algorithm\": " << Quoted(NameOf(row.spec.kernel))
-        << ", \"ranks\": " << row.spec.world_size << ", \"devices\": " << row.devices
-        << ", \"bytes\": " << row.bytes << ", \"dtype\": \"f32\", \"op\": \"sum\""
-        << ", \"channels\": " << row.spec.channels << ", \"threads\": " << row.threads
-        << ", \"slots\": " << row.spec.slots << ", \"slot_bytes\": " << row.spec.slot_bytes
-        << ", \"time_us\": {\"p50\": " << Number(row.p50_us) << ", \"min\": " << Number(row.min_us)
-        << "}, \"algbw_gb_s\": " << Number(AlgBandwidth(row))
-        << ", \"light_percent\": " << Number(LightPercent(report, row)) << "}";
+    out << separator;
+    PrintRow(report, row, out);
     separator = ",\n  ";
   }
   out << "\n ]}\n";

@@ -1,7 +1,9 @@
-// report.h: what a check found: JSON for a file, a short table for a terminal.
+// report.h: what a check found: JSON for a file (a lockstep.bench/1, GpuBenchFile of
+// proto/bench.proto), a short table for a terminal.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -18,7 +20,9 @@ struct TimeRow {
   int devices = 1;
   int64_t bytes = 0;  // of each rank
   double p50_us = 0;
+  double p99_us = 0;
   double min_us = 0;
+  std::optional<bool> correct = {};  // every element of one more call; unset: too long to compare
 };
 
 struct CheckReport {

@@ -13,7 +13,7 @@
 namespace lockstep::gpu {
 
 // Sets roof_gb_s: 1 GiB, or an eighth of the memory, median of 20.
-Answer MeasureRoof(int device, CheckReport* report);
+Answer MeasureRoof(Runtime* runtime, int device, CheckReport* report);
 // Sets empty_launch_us: kPacket's blocks without elements.
 Answer MeasureEmptyLaunch(Runtime* runtime, int device, CheckReport* report);
 
@@ -23,6 +23,7 @@ struct SweepPlan {
   std::vector<int32_t> ranks;
   int64_t sweep_bytes = int64_t{64} << 20;  // of each rank
   std::vector<int64_t> sizes;               // bytes, with the best settings of the sweep
+  bool quick = false;                       // few settings
   std::chrono::steady_clock::time_point end;
 };
 Answer Sweep(const SweepPlan& plan, CheckReport* report);

@@ -76,12 +76,25 @@ void CheckKernels(const Checker& check, const AllReduceSync& sync, const std::st
   }
 }
 
+// A block that one engine reads.
+struct EngineBlock {
+  const char* field;
+  bool written;
+  AllReduceSync::Engine reader;
+};
+void CheckReader(const Checker& check, const AllReduceSync& sync, const std::string& path,
+                 const EngineBlock& block) {
+  if (!block.written || sync.engine() == block.reader) return;
+  const std::string& reader = AllReduceSync::Engine_Name(block.reader);
+  check.Error(
+      JoinPath(path, block.field),
+      absl::StrCat("conflicts with engine ", AllReduceSync::Engine_Name(sync.engine()), ": only ",
+                   reader, " reads it; write engine: ", reader, ", or remove ", block.field));
+}
+
 void CheckEngine(const Checker& check, const AllReduceSync& sync, const std::string& path) {
-  if (sync.has_nccl() && sync.engine() != AllReduceSync::NCCL) {
-    check.Error(JoinPath(path, "nccl"),
-                absl::StrCat("conflicts with engine ", AllReduceSync::Engine_Name(sync.engine()),
-                             ": only NCCL reads it; write engine: NCCL, or remove nccl"));
-  }
+  CheckReader(check, sync, path, {"nccl", sync.has_nccl(), AllReduceSync::NCCL});
+  CheckReader(check, sync, path, {"cuda", sync.has_cuda(), AllReduceSync::CUDA});
   if (sync.engine() == AllReduceSync::HOST) return;
   if (sync.engine() == AllReduceSync::CUDA) return CheckKernels(check, sync, path);
   for (const OurEngines& row : kOurEngines) {

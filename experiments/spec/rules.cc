@@ -116,6 +116,8 @@ constexpr FieldRule kFieldRules[] = {
     Choice("variant.all_reduce.nccl.algo", "ANY_ALGO RING TREE NVLS NVLS_TREE"),
     Choice("variant.all_reduce.nccl.proto", "ANY_PROTO LL LL128 SIMPLE"),
     Choice("variant.all_reduce.nccl.share_gpu", "false true"),
+    Block("variant.all_reduce.cuda"),
+    Choice("variant.all_reduce.cuda.share_gpu", "false true"),
 
     Block("fault"),
     Block("fault.at"),

@@ -43,10 +43,17 @@ class CudaRunTest : public testing::Test {
   }
   static std::string Dir() { return BinDir() + "/fake_cuda"; }
 
-  CommandResult Run(const std::string& gpus) {
-    return RunCommand({"/usr/bin/env", "LOCKSTEP_TEST_GPUS=" + gpus, Dir() + "/lockstep", "compare",
-                       SpecFile(dir_, kSpec), "--out", Out(), "--plain"},
-                      60);
+  CommandResult Run(const std::string& gpus, const std::vector<std::string>& flags = {}) {
+    std::vector<std::string> words = {"/usr/bin/env",
+                                      "LOCKSTEP_TEST_GPUS=" + gpus,
+                                      Dir() + "/lockstep",
+                                      "compare",
+                                      SpecFile(dir_, kSpec),
+                                      "--out",
+                                      Out(),
+                                      "--plain"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return RunCommand(words, 60);
   }
   std::string Out() const { return dir_.path() + "/out"; }
 
@@ -63,6 +70,18 @@ TEST_F(CudaRunTest, ExactSumsOfProcessesEndWithTheBitsOfTheRing) {
     EXPECT_EQ(VariantOf(*run, variant).final_hash(), VariantOf(*run, "ring").final_hash());
     EXPECT_THAT(VariantOf(*run, variant).label(), HasSubstr("CUDA kernels"));
   }
+}
+
+TEST_F(CudaRunTest, WorkersMayTakeTurnsOnOneGpuForCorrectnessOnly) {
+  const CommandResult result =
+      Run("1", {"--set", "variant[kernel-ring].all_reduce.cuda.share_gpu=true", "--only", "ring",
+                "--only", "kernel-ring"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  const auto run = ReadRunJson(Out() + "/run.json");
+  ASSERT_THAT(run, IsOk());
+  EXPECT_EQ(VariantOf(*run, "kernel-ring").final_hash(), VariantOf(*run, "ring").final_hash());
+  EXPECT_THAT(VariantOf(*run, "kernel-ring").label(), HasSubstr("ranks share a GPU"));
+  EXPECT_TRUE(VariantOf(*run, "kernel-ring").time_shared());
 }
 
 TEST_F(CudaRunTest, MoreWorkersThanGpusAreRefusedBeforeAnythingStarts) {

@@ -31,6 +31,7 @@ inline CudaPlace CudaPlaceFrom(const AllReduceSync& sync) {
     place.algorithm = absl::AsciiStrToLower(AllReduceSync::Algorithm_Name(sync.algorithm()));
   }
   if (sync.has_channels()) place.channels = sync.channels();
+  place.share_gpu = sync.cuda().share_gpu();
   return place;
 }
 

@@ -69,12 +69,19 @@ constexpr Report kDone{.outcome = Outcome::kDone};
 
 TEST(DiagnosisTest, WhoIsWaitedForAndDoesNotWaitIsTheCause) {
   EXPECT_EQ(Diagnose({{0, kDone}, {1, kDone}}, 100), "");
-  EXPECT_EQ(Diagnose({{0, TimedOut(3)}, {1, Stopped(0)}, {2, Stopped(1)}}, 100),
+  EXPECT_EQ(Diagnose({{0, TimedOut(3)}, {1, Stopped(0)}, {2, Stopped(1)}, {3, Report{}}}, 100),
             "rank 3 did not answer within 100 ms: rank 0 waits for its message");
   // All wait for each other: none is to blame alone, so all are told.
   EXPECT_EQ(Diagnose({{0, TimedOut(1)}, {1, Stopped(0)}}, 100),
             "no rank got on within 100 ms: rank 0 waits for a message of rank 1; rank 1 waits for "
             "a slot of rank 0");
+}
+
+// Once rank 3, which only waited, was named as if it were the cause.
+TEST(DiagnosisTest, OfARankOfAnotherProcessItIsSaidThatItMayWaitToo) {
+  EXPECT_EQ(Diagnose({{0, TimedOut(3)}}, 100),
+            "rank 3 did not answer within 100 ms: rank 0 waits for its message (of another "
+            "process, where it may wait, too)");
 }
 
 TEST(DiagnosisTest, ARankThatSaidNothingIsTheCause) {

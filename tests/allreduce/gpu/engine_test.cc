@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstring>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -25,6 +28,7 @@ using testing::Values;
 class CudaEngineTest : public testing::TestWithParam<GroupPlace> {
  protected:
   void SetUp() override { ResetSwitches(); }
+  static int device_of(int rank) { return GetParam().where == Where::kOneGpu ? 0 : rank; }
 };
 
 std::string NameOfPlace(const testing::TestParamInfo<GroupPlace>& info) {
@@ -88,8 +92,7 @@ TEST_P(CudaEngineTest, DataOnTheGpuStayThere) {
   const int n = GetParam().n;
   EXPECT_THAT(group.Connected().Run([&](int rank, Communicator& c) -> absl::Status {
     constexpr int64_t kCount = 40'003;
-    const int device = GetParam().where == Where::kOneGpu ? 0 : rank;
-    auto* const data = static_cast<float*>(AllocateOn(device, kCount * 4));
+    auto* const data = static_cast<float*>(AllocateOn(device_of(rank), kCount * 4));
     for (int64_t i = 0; i < kCount; ++i) data[i] = static_cast<float>((i + rank) % 5);
     RETURN_IF_ERROR(c.AllReduce(data, kCount, Dtype::kF32, ReduceOp::kAvg));
     for (int64_t i = 0; i < kCount; ++i) {
@@ -103,6 +106,34 @@ TEST_P(CudaEngineTest, DataOnTheGpuStayThere) {
     RETURN_IF_ERROR(c.Broadcast(data, 1, Dtype::kF32, n - 1));
     return data[0] == static_cast<float>(n - 1) ? absl::OkStatus()
                                                 : absl::DataLossError("not root's");
+  }),
+              Each(IsOk()));
+}
+
+// What another stream writes to the data is behind an event: nothing is read before it.
+TEST_P(CudaEngineTest, DataAreReadBehindTheirEvent) {
+  if (GetParam().n == 1) GTEST_SKIP() << "nothing is read";
+  GpuGroup group(GetParam());
+  const int n = GetParam().n;
+  EXPECT_THAT(group.Connected().Run([&](int rank, Communicator& c) -> absl::Status {
+    auto* const data = static_cast<float*>(AllocateOn(device_of(rank), 4));
+    *data = -1;
+    HostEvent written;
+    std::atomic<bool> called = false;
+    const int asked_before = Switches().asked_for_event;
+    std::thread producer([&] {
+      while (!called && Switches().asked_for_event < asked_before + 1) std::this_thread::yield();
+      *data = static_cast<float>(rank);
+      written.reached = true;
+    });
+    absl::Status status = c.StartAfter(&written);
+    if (status.ok()) status = c.AllReduce(data, 1, Dtype::kF32, ReduceOp::kSum);
+    called = true;
+    producer.join();
+    RETURN_IF_ERROR(status);
+    const auto sum = static_cast<float>(n * (n - 1) / 2);
+    if (*data != sum) return absl::DataLossError(absl::StrCat("the sum is ", *data));
+    return SumOnes(c);  // the event was that of one call
   }),
               Each(IsOk()));
 }
@@ -138,13 +169,21 @@ TEST_P(CudaEngineTest, ExactSumsHaveTheBitsOfEveryEngine) {
   EXPECT_EQ(ours, kernels);
 }
 
+// Of processes, their own stays, because others may have it open: the next group takes it over.
 TEST_P(CudaEngineTest, LeavesNoMemoryBehind) {
-  const int before = Switches().memory;
-  GpuGroup group(GetParam());
-  EXPECT_THAT(group.Connected().Run([](int, Communicator& c) { return SumOnes(c); }), Each(IsOk()));
-  EXPECT_GT(Switches().memory, before);
-  group.Destroy();
-  EXPECT_EQ(Switches().memory, before);
+  const bool stays = GetParam().where == Where::kProcesses;
+  int after = Switches().memory;
+  for (const bool first : {true, false}) {
+    GpuGroup group(GetParam());
+    EXPECT_THAT(group.Connected().Run([](int, Communicator& c) { return SumOnes(c); }),
+                Each(IsOk()));
+    EXPECT_GT(Switches().memory, after);
+    group.Destroy();
+    if (!stays || !first) {
+      EXPECT_EQ(Switches().memory, after);
+    }
+    after = Switches().memory;
+  }
 }
 
 class CudaTest : public testing::Test {
@@ -172,15 +211,60 @@ TEST_F(CudaTest, RanksOfOneGpuAreInOneLaunch) {
   EXPECT_EQ(Switches().launches, 3);
 }
 
+// All blocks have to be resident: five ranks of a double tree have 20 for each channel.
+TEST_F(CudaTest, AsManyChannelsAsFitOnTheGpuAreTheDefault) {
+  for (const auto& [n, channels] : {std::pair{5, "6 channels"}, {8, "4 channels"}}) {
+    GpuGroup group({Where::kOneGpu, n, "double_tree", 20'000, /*channels=*/0});
+    EXPECT_THAT(group.Connected().Run([&](int, Communicator& c) {
+      EXPECT_THAT(c.Choice(4), HasSubstr(channels));
+      return SumOnes(c);
+    }),
+                Each(IsOk()));
+  }
+  GpuGroup alone({Where::kProcesses, 3, "double_tree", 20'000, /*channels=*/0});
+  alone.Connected().Run([&](int, Communicator& c) {
+    EXPECT_THAT(c.Choice(4), HasSubstr("16 channels"));
+    return absl::OkStatus();
+  });
+}
+
+TEST_F(CudaTest, OneRankNamesItsMemoryToNobody) {
+  GpuGroup one({Where::kProcesses, 1});
+  one.Connected();
+  EXPECT_EQ(Switches().handles, 0);
+  GpuGroup two({Where::kProcesses, 2, "ring"});
+  two.Connected();
+  EXPECT_EQ(Switches().handles, 4);  // staging and slots
+}
+
 // A peer's kernel may still write there.
 TEST_F(CudaTest, AProcessThatLeavesAloneKeepsItsMemory) {
   GpuGroup group({Where::kProcesses, 2, "ring", /*sync_timeout_ms=*/600});
   EXPECT_THAT(group.Connected().Run([](int, Communicator& c) { return SumOnes(c); }), Each(IsOk()));
   const int during = Switches().memory;
   group.Destroy(0);
-  EXPECT_EQ(Switches().memory, during);
-  group.Destroy(1);  // whom the first has told that it is idle
-  EXPECT_LT(Switches().memory, during);
+  EXPECT_EQ(Switches().memory, during - 3);  // the other's two are closed, its blocks gone
+  group.Destroy(1);
+  GpuGroup next({Where::kProcesses, 2, "ring"});
+  EXPECT_THAT(next.Connected().Run([](int, Communicator& c) { return SumOnes(c); }), Each(IsOk()));
+}
+
+TEST_F(CudaTest, AnEventThatDoesNotComeEndsTheCallAndIsNamed) {
+  GpuGroup group({Where::kProcesses, 2, "ring", /*sync_timeout_ms=*/600});
+  HostEvent written;
+  EXPECT_THAT(group.Connected().Run([&](int rank, Communicator& c) -> absl::Status {
+    if (rank == 1) RETURN_IF_ERROR(c.StartAfter(&written));
+    return SumOnes(c);
+  }),
+              Each(StatusIs(absl::StatusCode::kDeadlineExceeded, "all_reduce")));
+}
+
+TEST_F(CudaTest, EnginesOfTheHostRefuseAnEvent) {
+  GroupOptions options;
+  options.n = 1;
+  RankGroup host(options);
+  EXPECT_THAT(host.Run([](int, Communicator& c) { return c.StartAfter(&c); }),
+              Each(StatusIs(absl::StatusCode::kInvalidArgument, "data of the host alone")));
 }
 
 TEST_F(CudaTest, SumsOfF64AreRefusedByEveryRank) {

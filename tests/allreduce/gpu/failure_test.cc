@@ -18,7 +18,9 @@ using testing::AllOf;
 using testing::Each;
 using testing::ElementsAre;
 using testing::Ge;
+using testing::HasSubstr;
 using testing::Lt;
+using testing::Not;
 
 constexpr int64_t kShortMs = 600;
 constexpr int64_t kSoonMs = 4'000;  // a deadline of kShortMs and what follows it
@@ -72,9 +74,9 @@ TEST_P(CudaFailureTest, BlocksThatDoNotRunEndEveryRankWithinTheTimeout) {
   });
   EXPECT_THAT(Since(group, start_ns), AllOf(Ge(kShortMs / 2), Lt(kSoonMs)));
   EXPECT_THAT(statuses, Each(StatusIs(absl::StatusCode::kDeadlineExceeded, "all_reduce")));
-  // Of processes the first to give up knows its own neighbour alone, which may have waited, too.
+  // Of processes the first to give up knows its own ranks alone, and says so.
   const char* const said =
-      GetParam() == Where::kProcesses ? "cuda: ring: rank " : "cuda: ring: rank 1 did not";
+      GetParam() == Where::kProcesses ? "where it may wait, too" : "cuda: ring: rank 1 did not";
   EXPECT_THAT(statuses, Each(StatusIs(absl::StatusCode::kDeadlineExceeded, said)));
   Switches().missing_rank = -1;
   EXPECT_THAT(group.Run([](int, Communicator& c) { return SumOnes(c); }),
@@ -95,6 +97,32 @@ TEST_P(CudaFailureTest, AnAbortEndsKernelsThatWait) {
   stopper.join();
   EXPECT_THAT(Since(group, start_ns), Lt(kSoonMs));
   EXPECT_THAT(statuses, Each(StatusIs(absl::StatusCode::kCancelled, "stopped")));
+  for (const absl::Status& status : statuses) {  // they were told to, and did
+    EXPECT_THAT(std::string{status.message()}, Not(HasSubstr("does not end")));
+  }
+}
+
+// Once staging went while the kernel still wrote to it.
+TEST_P(CudaFailureTest, AKernelThatDoesNotEndKeepsTheMemoryItWritesTo) {
+  if (GetParam() == Where::kProcesses) GTEST_SKIP() << "there memory stays in any case";
+  int during = 0;
+  {
+    GpuGroup group(Short());
+    group.Connected();
+    during = Switches().memory;
+    Switches().deaf_rank = 1;
+    EXPECT_THAT(group.Run([](int, Communicator& c) { return SumOnes(c); }),
+                Each(StatusIs(absl::StatusCode::kDeadlineExceeded, "all_reduce")));
+  }
+  EXPECT_EQ(Switches().memory, during);
+}
+
+TEST_P(CudaFailureTest, AGpuThatDoesNotTellWhoseDataTheyAreIsAnError) {
+  GpuGroup group(Short(20'000));
+  group.Connected();
+  Switches().unknown_on = 0;
+  EXPECT_THAT(group.Run([](int, Communicator& c) { return SumOnes(c); }),
+              Each(StatusIs(absl::StatusCode::kUnavailable, "a sick GPU")));
 }
 
 TEST_P(CudaFailureTest, ALaunchThatIsRefusedEndsEveryRankAtOnce) {
@@ -170,6 +198,15 @@ TEST_F(CudaLayoutTest, ProcessesDoNotShareAGpuUnasked) {
     return SumOnes(c);
   }),
               Each(IsOk()));
+}
+
+TEST_F(CudaLayoutTest, ASystemThatLetsNobodyShareMemoryIsToldFromABrokenGpu) {
+  Switches().sharing_error = runtime_error::kNotSupported;
+  EXPECT_THAT(GpuGroup({Where::kProcesses, 2}).Connect(),
+              Each(StatusIs(absl::StatusCode::kFailedPrecondition, "use engine NCCL")));
+  Switches().sharing_error = runtime_error::kStaleHandle;
+  EXPECT_THAT(GpuGroup({Where::kProcesses, 2}).Connect(),
+              Each(StatusIs(absl::StatusCode::kUnavailable, "ended or freed it")));
 }
 
 TEST_F(CudaLayoutTest, RanksThatWouldLaunchDifferentKernelsAreNamed) {

@@ -32,10 +32,14 @@ inline void ResetSwitches() {
   cuda.driver = 13000;
   cuda.fitting = 264;
   for (std::atomic<int>* which :
-       {&cuda.unreachable, &cuda.no_memory_on, &cuda.missing_rank, &cuda.failing_launch}) {
+       {&cuda.unreachable, &cuda.no_memory_on, &cuda.missing_rank, &cuda.failing_launch,
+        &cuda.unknown_on, &cuda.deaf_rank, &cuda.wrong_rank}) {
     *which = -1;
   }
+  cuda.sharing_error = 0;
   cuda.launches = 0;
+  cuda.handles = 0;
+  cuda.asked_for_event = 0;
 }
 
 struct GroupPlace {
@@ -43,6 +47,7 @@ struct GroupPlace {
   int n = 2;
   std::string algorithm = {};  // by size
   int64_t sync_timeout_ms = 20'000;
+  int channels = 2;
 };
 
 // Ranks of one process find each other in local_, which outlives them.
@@ -57,7 +62,7 @@ class GpuGroup : private LocalPlace, public EngineGroup {
     options_.engine = Engine::kCuda;
     options_.library_dir = BinDir() + "/fake_cuda";
     options_.cuda.algorithm = place.algorithm;
-    options_.cuda.channels = 2;
+    options_.cuda.channels = place.channels;
     options_.cuda.share_gpu = place.where == Where::kOneGpu;
     options_.cuda.staging_bytes = int64_t{128} << 10;
     if (place.where != Where::kProcesses) options_.cuda.local = &local_;

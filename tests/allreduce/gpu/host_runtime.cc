@@ -87,7 +87,8 @@ Mappings& TheMappings() {
 }
 
 // Blocks that do nothing, until they are asked to stop or their time is up.
-void Hang(const Call& call) {
+void Hang(const Call& call, int rank) {
+  while (rank == TheHostCuda().deaf_rank) std::this_thread::yield();
   const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(call.timeout_ns);
   while (std::atomic_ref<uint64_t>(*call.stop).load() == 0 &&
          std::chrono::steady_clock::now() < end) {
@@ -101,15 +102,18 @@ void RunBlocks(const KernelLaunch& launch) {
   std::vector<std::thread> threads;
   for (int i = 0; i < launch.block_count; ++i) {
     const Block& block = launch.blocks[i];
-    const bool missing = block.rank == TheHostCuda().missing_rank;
+    const bool missing =
+        block.rank == TheHostCuda().missing_rank || block.rank == TheHostCuda().deaf_rank;
     threads.emplace_back([&launch, &spec, &block, missing] {
-      if (missing) return Hang(launch.call);
+      if (missing) return Hang(launch.call, block.rank);
       HostBlock shared(1, Planted::kNone);
       HostTeam team(&shared, 0);
       RunHostKernel(launch.kernel, spec, &team, launch.call, block);
     });
   }
   for (std::thread& thread : threads) thread.join();
+  const int wrong = TheHostCuda().wrong_rank;
+  if (wrong >= 0 && launch.call.cut.elements > 0) launch.call.outputs[wrong][0] ^= std::byte{1};
 }
 
 // As a GPU copies: a rank may look at words while another writes them, and sees the old or the new
@@ -128,6 +132,7 @@ bool IsWords(const void* target, const void* source, int64_t bytes) {
   return bytes <= kBytesMax && bytes % 8 == 0 && places % 8 == 0;
 }
 
+HostEvent* EventOf(void* event) { return static_cast<HostEvent*>(event); }
 HostQueue* QueueOf(void* stream) { return static_cast<HostQueue*>(stream); }
 
 class HostRuntime final : public Runtime {
@@ -137,14 +142,19 @@ class HostRuntime final : public Runtime {
     return {.driver = host.driver, .runtime = 13000, .error = 0, .devices = host.devices};
   }
   DeviceInfo Describe(int device) override {
-    return {.name = "host", .address = "0000:0" + std::to_string(device) + ":00.0"};
+    return {.name = "host",
+            .address = "0000:0" + std::to_string(device) + ":00.0",
+            .multiprocessors = TheHostCuda().fitting / 2,
+            .memory_bytes = int64_t{32} << 20};
   }
 
   Answer Allocate(int device, int64_t bytes, std::byte** made) override {
     if (device == TheHostCuda().no_memory_on) return {Refused::kDevice, "out of memory"};
     const int file = memfd_create("gpu", MFD_CLOEXEC);
     if (ftruncate(file, bytes) != 0) return {Refused::kDevice, "out of memory"};
-    return TheMappings().Map(file, bytes, device, made);
+    Answer answer = TheMappings().Map(file, bytes, device, made);
+    if (answer.ok()) std::memset(*made, 0xa5, static_cast<size_t>(bytes));  // not zeroed
+    return answer;
   }
   void Free(int /*device*/, std::byte* memory) override { TheMappings().Unmap(memory); }
   Answer AllocateHost(int64_t bytes, std::byte** made) override {
@@ -152,8 +162,10 @@ class HostRuntime final : public Runtime {
     return {};
   }
   void FreeHost(std::byte* memory) override { std::free(memory); }
-  int DeviceOf(int /*device*/, const void* address) override {
-    return TheMappings().Find(address).device;
+  Answer DeviceOf(int device, const void* address, int* where) override {
+    if (device == TheHostCuda().unknown_on) return {Refused::kDevice, "whose memory: a sick GPU"};
+    *where = TheMappings().Find(address).device;
+    return {};
   }
 
   Answer EnableAccess(int device, int peer) override {
@@ -163,6 +175,7 @@ class HostRuntime final : public Runtime {
                                         " can't reach the memory of GPU " + std::to_string(peer)};
   }
   Answer HandleOf(std::byte* memory, std::string* handle) override {
+    ++TheHostCuda().handles;
     const Mapped mapped = TheMappings().Find(memory);
     *handle = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(mapped.file) + " " +
               std::to_string(mapped.bytes);
@@ -170,6 +183,9 @@ class HostRuntime final : public Runtime {
     return {};
   }
   Answer OpenHandle(int device, const std::string& handle, std::byte** made) override {
+    if (const int error = TheHostCuda().sharing_error; error != 0) {
+      return JudgeSharing(error, "opening another process's memory");
+    }
     const size_t space = handle.find(' ');
     if (kOneMapping) {
       *made = TheMappings().Share(std::atoi(handle.c_str() + handle.rfind('/') + 1));
@@ -201,6 +217,29 @@ class HostRuntime final : public Runtime {
     *idle = QueueOf(stream)->Idle();
     return {};
   }
+  Answer MakeEvent(int /*device*/, void** made) override {
+    *made = new HostEvent;
+    return {};
+  }
+  void DestroyEvent(int /*device*/, void* event) override { delete EventOf(event); }
+  Answer Record(int /*device*/, void* stream, void* event) override {
+    EventOf(event)->reached = false;
+    QueueOf(stream)->Add([event] {
+      EventOf(event)->at = std::chrono::steady_clock::now();
+      EventOf(event)->reached = true;
+    });
+    return {};
+  }
+  Answer ElapsedUs(int /*device*/, void* begin, void* end, double* elapsed_us) override {
+    const auto elapsed = EventOf(end)->at - EventOf(begin)->at;
+    *elapsed_us = std::chrono::duration<double, std::micro>(elapsed).count();
+    return {};
+  }
+  Answer Reached(int /*device*/, void* event, bool* reached) override {
+    *reached = EventOf(event)->reached;
+    ++TheHostCuda().asked_for_event;
+    return {};
+  }
   Answer BlocksThatFit(const KernelLaunch& /*launch*/, int* blocks) override {
     *blocks = TheHostCuda().fitting;
     return {};
@@ -218,8 +257,13 @@ class HostRuntime final : public Runtime {
 HostCuda& TheHostCuda() {
   static HostCuda host;
   static const bool read = [] {  // where real processes load this, their environment says
-    const char* const devices = std::getenv("LOCKSTEP_TEST_GPUS");
-    if (devices != nullptr) host.devices = std::atoi(devices);
+    const auto set = [](const char* name, std::atomic<int>* value) {
+      const char* const text = std::getenv(name);
+      if (text != nullptr) *value = std::atoi(text);
+    };
+    set("LOCKSTEP_TEST_GPUS", &host.devices);
+    set("LOCKSTEP_TEST_BLOCKS", &host.fitting);
+    set("LOCKSTEP_TEST_WRONG_RANK", &host.wrong_rank);
     return true;
   }();
   static_cast<void>(read);

@@ -56,6 +56,14 @@ TEST(GpuRosterTest, RanksOfSeveralMachinesAreNamed) {
               StatusIs(absl::StatusCode::kFailedPrecondition, "rank 2 on another"));
 }
 
+// Once two ranks that could not tell were taken for one machine's.
+TEST(GpuRosterTest, AMachineThatIsNotKnownIsNoMachine) {
+  std::vector<Row> rows = {RowOf(0), RowOf(1)};
+  for (Row& row : rows) row.machine.clear();
+  EXPECT_THAT(LayoutOf(rows, false),
+              StatusIs(absl::StatusCode::kFailedPrecondition, "rank 0 does not know its machine"));
+}
+
 TEST(GpuRosterTest, OneProcessIsToldFromSeveral) {
   std::vector<Row> rows = {RowOf(0), RowOf(1)};
   EXPECT_EQ(LayoutOf(rows, false).value(), Layout::kProcesses);

@@ -30,6 +30,18 @@ TEST(ReadOptionsTest, DefaultsAreTheIssuesSizesAndRanks) {
   EXPECT_THAT(options->peers, ElementsAre("mpi", "gloo"));
 }
 
+TEST(ReadOptionsTest, LibrariesOfGpusTakePartWhereTheyAreAskedFor) {
+  BenchArguments arguments;
+  arguments.peers = "nccl,cuda";
+  arguments.nccl_library = "/opt/libnccl.so.2";
+  const auto options = ReadOptions(arguments);
+  ASSERT_THAT(options, IsOk());
+  EXPECT_THAT(options->peers, ElementsAre("nccl", "cuda"));
+  EXPECT_THAT(options->nccl_algorithms, ElementsAre("", "Ring", "Tree"));
+  EXPECT_THAT(options->cuda_algorithms, Contains("double_tree"));
+  EXPECT_EQ(options->nccl_library, "/opt/libnccl.so.2");
+}
+
 TEST(ReadOptionsTest, SizesAreWholeElementsEachOnce) {
   BenchArguments arguments;
   arguments.sizes = "1,2,9,15";
@@ -71,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Bad{"algorithms", [](BenchArguments* a) { a->algorithms = "rign"; }},
                     Bad{"links", [](BenchArguments* a) { a->links = "udp"; }},
                     Bad{"links", [](BenchArguments* a) { a->links = ""; }},
-                    Bad{"peers", [](BenchArguments* a) { a->peers = "nccl"; }},
+                    Bad{"peers", [](BenchArguments* a) { a->peers = "ncll"; }},
                     Bad{"dtype", [](BenchArguments* a) { a->dtype = "f8"; }},
                     // R19: refused before any process starts.
                     Bad{"op", [](BenchArguments* a) { a->dtype = "i32", a->op = "avg"; }},

@@ -69,6 +69,7 @@ const std::map<std::string, std::set<std::string>> kAccepted = {
     {"variant.all_reduce.nccl.algo", {"ANY_ALGO", "RING", "TREE", "NVLS", "NVLS_TREE"}},
     {"variant.all_reduce.nccl.proto", {"ANY_PROTO", "LL", "LL128", "SIMPLE"}},
     {"variant.all_reduce.nccl.share_gpu", {"false", "true"}},
+    {"variant.all_reduce.cuda.share_gpu", {"false", "true"}},
     {"variant.all_reduce.link", {"TCP", "SHM"}},
     {"variant.all_reduce.group_size", {"2"}},
     {"variant.all_reduce.placement", {"SPARE", "COLOCATED", "SPLIT"}},
@@ -116,6 +117,7 @@ const std::set<std::string> kAcceptedBlocks = {"data.digits",
                                                "variant.ps",
                                                "variant.all_reduce",
                                                "variant.all_reduce.nccl",
+                                               "variant.all_reduce.cuda",
                                                "network",
                                                "probe",
                                                "limits",
@@ -195,6 +197,9 @@ class EveryField {
     }
     if (path.rfind("variant[0].all_reduce.nccl", 0) == 0) {
       set.push_back("variant[0].all_reduce={ engine: NCCL }");
+    }
+    if (path.rfind("variant[0].all_reduce.cuda", 0) == 0) {
+      set.push_back("variant[0].all_reduce={ engine: CUDA }");
     }
     if (path == "variant[0].all_reduce.group_size") {
       set.push_back("variant[0].all_reduce={ algorithm: HIERARCHICAL }");

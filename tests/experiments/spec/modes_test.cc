@@ -127,6 +127,12 @@ const BadSpec kConflicts[] = {
      {{8,
        {"variant[2].all_reduce.nccl: conflicts with engine HOST: only NCCL reads it; write engine: "
         "NCCL, or remove nccl"}}}},
+    {"KernelsWordsForAnotherEngine",
+     "all_reduce {}",
+     "all_reduce { engine: NCCL cuda { share_gpu: true } }",
+     {{8,
+       {"variant[2].all_reduce.cuda: conflicts with engine NCCL: only CUDA reads it; write engine: "
+        "CUDA, or remove cuda"}}}},
     {"AlgorithmOfOursForNccl",
      "all_reduce {}",
      "all_reduce { engine: NCCL algorithm: RING }",
