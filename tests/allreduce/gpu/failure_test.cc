@@ -18,11 +18,10 @@ using testing::AllOf;
 using testing::Each;
 using testing::ElementsAre;
 using testing::Ge;
-using testing::HasSubstr;
 using testing::Lt;
-using testing::Not;
 
 constexpr int64_t kShortMs = 600;
+constexpr int64_t kToldMs = 1'500;  // kernels that are told to end; nobody waits 2 s for their end
 constexpr int64_t kSoonMs = 4'000;  // a deadline of kShortMs and what follows it
 
 class CudaFailureTest : public testing::TestWithParam<Where> {
@@ -95,11 +94,8 @@ TEST_P(CudaFailureTest, AnAbortEndsKernelsThatWait) {
   });
   const auto statuses = group.Run([](int, Communicator& c) { return SumOnes(c); });
   stopper.join();
-  EXPECT_THAT(Since(group, start_ns), Lt(kSoonMs));
+  EXPECT_THAT(Since(group, start_ns), Lt(kToldMs));
   EXPECT_THAT(statuses, Each(StatusIs(absl::StatusCode::kCancelled, "stopped")));
-  for (const absl::Status& status : statuses) {  // they were told to, and did
-    EXPECT_THAT(std::string{status.message()}, Not(HasSubstr("does not end")));
-  }
 }
 
 // Once staging went while the kernel still wrote to it.
