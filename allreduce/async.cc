@@ -27,11 +27,14 @@ AsyncCommunicator::AsyncCommunicator(std::unique_ptr<Communicator> group,
       queue_(whole.queue_) {}
 
 AsyncCommunicator::~AsyncCommunicator() {
-  // A library may insist on one thread (MPI), so the communicator goes where its calls ran.
+  // MPI insists on one thread at a time: a group goes where its calls run, between two of them. The
+  // whole goes after their thread, in the one that made it.
   queue_->Forget(this,
                  absl::CancelledError(absl::StrCat(
                      "rank ", rank(), ": its communicator went before the call began")),
-                 [this] { communicator_.reset(); });
+                 [this] {
+                   if (owned_ == nullptr) communicator_.reset();
+                 });
 }
 
 CallHandle AsyncCommunicator::Submit(std::function<absl::Status(Communicator*)> call) {

@@ -47,6 +47,7 @@ void Shard::MakeEarly(const ShardChunk& chunk) {
   for (ShardWorker& worker : workers_) {
     if (worker.present) pushes.push_back(&worker.staging);
   }
+  if (pushes.empty()) return;  // nobody is waited for
   const int64_t end = chunk.offset + CountBytes(chunk.pieces) / SizeOf(options_.rules.wire_dtype);
   const auto after = std::upper_bound(
       blocks_.begin(), blocks_.end(), chunk.offset,
