@@ -25,6 +25,7 @@ ShardOptions Options() {
   options.rules.mode = PsMode::kKOfN;
   options.rules.k = 1;
   options.rules.optimizer.divisor = static_cast<float>(kWorkers);
+  options.rules.optimizer.momentum = 0.9F;  // so that a state has optimizer values
   options.range = {.offset = 0, .count = kCount, .parts = {{.count = kCount}}};
   options.world_size = kWorkers;
   options.staged_bytes_max = 1 << 20;
