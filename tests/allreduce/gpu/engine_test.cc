@@ -213,10 +213,10 @@ TEST_F(CudaTest, RanksOfOneGpuAreInOneLaunch) {
 
 // All blocks have to be resident: five ranks of a double tree have 20 for each channel.
 TEST_F(CudaTest, AsManyChannelsAsFitOnTheGpuAreTheDefault) {
-  for (const auto& [n, channels] : {std::pair{5, "6 channels"}, {8, "4 channels"}}) {
-    GpuGroup group({Where::kOneGpu, n, "double_tree", 20'000, /*channels=*/0});
+  for (const auto& expected : {std::pair{5, "6 channels"}, {8, "4 channels"}}) {
+    GpuGroup group({Where::kOneGpu, expected.first, "double_tree", 20'000, /*channels=*/0});
     EXPECT_THAT(group.Connected().Run([&](int, Communicator& c) {
-      EXPECT_THAT(c.Choice(4), HasSubstr(channels));
+      EXPECT_THAT(c.Choice(4), HasSubstr(expected.second));
       return SumOnes(c);
     }),
                 Each(IsOk()));
