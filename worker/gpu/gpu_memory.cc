@@ -66,13 +66,32 @@ absl::Status GpuMemory::status() const {
 std::byte* GpuMemory::TakeOperands(int64_t bytes) {
   std::byte* made = nullptr;
   Do([&] { return device_->Allocate(bytes, &made); });
-  return made;
+  return OrHost(made, bytes);
+}
+
+void GpuMemory::ReturnOperands(std::byte* memory) {
+  if (!ReturnedToHost(memory)) device_->Free(memory);
 }
 
 std::byte* GpuMemory::TakeStaged(int64_t bytes) {
   std::byte* made = nullptr;
   Do([&] { return device_->AllocateHost(bytes, &made); });
-  return made;
+  return OrHost(made, bytes);
+}
+
+void GpuMemory::ReturnStaged(std::byte* memory) {
+  if (!ReturnedToHost(memory)) device_->FreeHost(memory);
+}
+
+std::byte* GpuMemory::OrHost(std::byte* made, int64_t bytes) {
+  if (made != nullptr || bytes == 0) return made;
+  return *of_host_.insert(HostMemory()->TakeOperands(bytes)).first;
+}
+
+bool GpuMemory::ReturnedToHost(std::byte* memory) {
+  if (of_host_.erase(memory) == 0) return false;
+  HostMemory()->ReturnOperands(memory);
+  return true;
 }
 
 void GpuMemory::Copy(void* target, const void* source, int64_t bytes) {

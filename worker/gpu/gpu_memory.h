@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -29,9 +30,9 @@ class GpuMemory final : public Memory {
 
   bool on_host() const override { return false; }
   std::byte* TakeOperands(int64_t bytes) override;
-  void ReturnOperands(std::byte* memory) override { device_->Free(memory); }
+  void ReturnOperands(std::byte* memory) override;
   std::byte* TakeStaged(int64_t bytes) override;
-  void ReturnStaged(std::byte* memory) override { device_->FreeHost(memory); }
+  void ReturnStaged(std::byte* memory) override;
   void Copy(void* target, const void* source, int64_t bytes) override;
   std::unique_ptr<Delivery> MakeDelivery() override;
   absl::Status Await() override;
@@ -47,6 +48,9 @@ class GpuMemory final : public Memory {
   template <typename Call>
   bool Do(const Call& call);
   void* MakeEvent();
+  // `made`, or memory of the host in the place of what an error kept from being made.
+  std::byte* OrHost(std::byte* made, int64_t bytes);
+  bool ReturnedToHost(std::byte* memory);
   absl::Status AwaitEvent(void* event);
   absl::Status status() const;
 
@@ -56,6 +60,7 @@ class GpuMemory final : public Memory {
   mutable Mutex mu_;
   absl::Status failure_ ABSL_GUARDED_BY(mu_);  // the first one, for good
   void* through_ = nullptr;                    // Await's event
+  std::set<std::byte*> of_host_;               // given out by OrHost
 };
 
 }  // namespace lockstep

@@ -30,7 +30,8 @@ class Memory {
   virtual ~Memory() = default;
 
   virtual bool on_host() const = 0;
-  // Zeroed, at a 64-byte boundary (a cache line, and the widest vector). Null after an error.
+  // Zeroed, at a 64-byte boundary (a cache line, and the widest vector). After an
+  // error: memory of the host, so that addresses within it may be made; nothing computes with it.
   virtual std::byte* TakeOperands(int64_t bytes) = 0;
   virtual void ReturnOperands(std::byte* memory) = 0;
   virtual std::byte* TakeStaged(int64_t bytes) = 0;
