@@ -176,8 +176,9 @@ class Sweeper {
     std::string wrong;
     if (answer.ok()) answer = memory_.Compare(call, 0, /*in_place=*/false, &wrong);
     row->correct = wrong.empty();
-    if (!wrong.empty())
+    if (!wrong.empty()) {
       report_.wrong.push_back(std::string(NameOf(row->spec.kernel)) + ": " + wrong);
+    }
     return answer;
   }
 

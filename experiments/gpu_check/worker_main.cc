@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -338,8 +339,9 @@ int Run(const std::string& json) {
   text << "{\"schema\": \"lockstep.gpu_worker_check/1\", \"device\": \"" << device
        << "\", \"cases\": " << report.cases << ", \"wrong\": " << report.wrong.size()
        << ", \"rows\": [";
-  for (size_t i = 0; i < report.rows.size(); ++i)
+  for (size_t i = 0; i < report.rows.size(); ++i) {
     text << (i > 0 ? ",\n " : "\n ") << report.rows[i];
+  }
   text << "]}\n";
   std::cout << text.str();
   for (const std::string& wrong : report.wrong) std::cout << "WRONG " << wrong << "\n";
@@ -360,9 +362,14 @@ int Run(const std::string& json) {
 }  // namespace lockstep::gpu
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (arguments.empty()) return lockstep::gpu::Run("");
-  if (arguments.size() == 2 && arguments[0] == "--json") return lockstep::gpu::Run(arguments[1]);
-  std::cerr << "usage: gpu_worker_check [--json FILE]\n";
-  return 2;
+  try {
+    const std::vector<std::string> arguments(argv + 1, argv + argc);
+    if (arguments.empty()) return lockstep::gpu::Run("");
+    if (arguments.size() == 2 && arguments[0] == "--json") return lockstep::gpu::Run(arguments[1]);
+    std::cerr << "usage: gpu_worker_check [--json FILE]\n";
+    return 2;
+  } catch (const std::exception& error) {
+    std::cerr << "gpu_worker_check: " << error.what() << "\n";
+    return 5;
+  }
 }

@@ -86,7 +86,7 @@ absl::Status Exchange::Configure(PsServerConfig config) {
   broken_ = false;
   books_.Open(config_.rules.mode, config_.present, heads);
   // Without all its copies this server can't be in the group: who comes hears why.
-  const absl::Status settled = layout_.has_value() ? Settle() : absl::OkStatus();
+  absl::Status settled = layout_.has_value() ? Settle() : absl::OkStatus();
   if (!settled.ok()) (void)Leave(settled);
   GreetWaiting();
   return settled;

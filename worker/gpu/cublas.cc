@@ -60,7 +60,7 @@ Answer Cublas::Load(const std::string& library) {
 Answer Cublas::ReadVersion() {
   std::array<int, 3> numbers{};
   for (int i = 0; i < 3; ++i) {
-    const Answer answer =
+    Answer answer =
         Judge(get_property_(static_cast<cublas::Property>(i), &numbers[static_cast<size_t>(i)]),
               "cublasGetProperty");
     if (!answer.ok()) return answer;
