@@ -106,9 +106,9 @@ class MpiLibrary final : public EngineLibrary {
   MpiLibrary(const LibrarySetup& setup, MPI_Comm parent, std::vector<int> ranks)
       : setup_(setup), parent_(parent), ranks_(std::move(ranks)) {}
 
+  bool EndsTogether() const override { return parent_ == MPI_COMM_NULL && comm_ != MPI_COMM_NULL; }
   // Finalize waits for every rank, so after an error the process ends without it: mpirun then ends
   // the others.
-  bool EndsTogether() const override { return parent_ == MPI_COMM_NULL && comm_ != MPI_COMM_NULL; }
   ~MpiLibrary() override {
     if (comm_ == MPI_COMM_NULL || broken_) return;
     for (MPI_Op& op : own_ops_) {

@@ -1,8 +1,8 @@
 // cublas.h: matrix products by cuBLAS, opened at run time. It stays loaded: it leaves threads
 // behind. The bits are those of every run on the same kind of GPU: no atomics, one stream, one
 // workspace of its own. math: STRICT: fp32 in every phase; TF32: factors are rounded to 10 bits of
-// mantissa. Errors: kInvalid (each its own words: no library, no such function, too old, the
-// environment overrides TF32), kDevice (a call, by name). Threads: one at a time. No Abseil.
+// mantissa. Errors: kInvalid (each its own words: no library, no such function, too old), kDevice
+// (a call, by name). Threads: one at a time. No Abseil.
 #pragma once
 
 #include <cstddef>
