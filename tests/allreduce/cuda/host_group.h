@@ -25,7 +25,7 @@ enum class Planted : uint8_t { kNone, kNoBarrier, kRelaxedPublish, kNoCredit };
 
 struct HostOptions {
   int threads_per_block = 1;
-  int64_t timeout_ms = 60'000;
+  int64_t timeout_ms = 240'000;
   std::vector<int32_t> missing = {};  // ranks that do not come
   Planted planted = Planted::kNone;
 };
