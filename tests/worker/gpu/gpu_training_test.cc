@@ -178,7 +178,8 @@ TEST(GpuTrainingFailureTest, AnAbortEndsTheWaitForAGpu) {
   const MonotonicClock clock;
   Abort abort;
   GpuMemory memory(MakeHostMathDevice({.hangs = true}),
-                   {.name = "worker 2, GPU 0", .timeout_ms = 600'000, .abort = &abort}, clock);
+                   {.name = "worker 2, GPU 0", .timeout_ms = kHostGpuTimeoutMs, .abort = &abort},
+                   clock);
   abort.Request(absl::CancelledError("interrupted"));
   EXPECT_THAT(memory.Await(), StatusIs(absl::StatusCode::kCancelled,
                                        "worker 2, GPU 0, while waiting for it: interrupted"));
