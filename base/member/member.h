@@ -37,7 +37,7 @@ struct MemberOptions {
   std::string token;
   int32_t world_size = 0;
   DeviceWords device = {};  // of a worker
-  Limits limits;  // of joining; the run's own limits come with Start
+  Limits limits;            // of joining; the run's own limits come with Start
 };
 
 class Member {

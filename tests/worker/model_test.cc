@@ -30,7 +30,8 @@ ModelSpec MlpSpec(const std::vector<int32_t>& widths) {
 }
 
 std::unique_ptr<Model> DigitsModel(const std::vector<int32_t>& widths) {
-  absl::StatusOr<std::unique_ptr<Model>> model = MakeModel(MlpSpec(widths), kDigits, MakeDnnlMath());
+  absl::StatusOr<std::unique_ptr<Model>> model =
+      MakeModel(MlpSpec(widths), kDigits, MakeDnnlMath());
   EXPECT_THAT(model, IsOk());
   return *std::move(model);
 }
