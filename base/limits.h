@@ -24,6 +24,7 @@ struct Limits {
   int64_t settle_ms = 300;
   int64_t answer_grace_ms = 500;
   int64_t rebuild_timeout_ms = 30'000;
+  int64_t device_timeout_ms = 30'000;
 };
 
 struct LimitRow {
@@ -35,7 +36,7 @@ struct LimitRow {
 };
 
 inline constexpr int64_t kDayMs = 86'400'000;
-inline constexpr std::array<LimitRow, 15> kLimitRows = {{
+inline constexpr std::array<LimitRow, 16> kLimitRows = {{
     {"join_timeout_ms", &Limits::join_timeout_ms, 1, kDayMs, "all declared members have joined"},
     {"connect_timeout_ms", &Limits::connect_timeout_ms, 1, kDayMs,
      "after the start signal: every link and stream between members is up"},
@@ -62,6 +63,8 @@ inline constexpr std::array<LimitRow, 15> kLimitRows = {{
      "after a failed exchange: wait for the peers' part of the explanation"},
     {"rebuild_timeout_ms", &Limits::rebuild_timeout_ms, 1, kDayMs,
      "after a loss: survivors have reported, a replacement has joined, the new group stands"},
+    {"device_timeout_ms", &Limits::device_timeout_ms, 1, kDayMs,
+     "all that a GPU has been asked to compute or copy is through"},
 }};
 
 }  // namespace lockstep

@@ -42,6 +42,7 @@ struct Arguments {
   std::string listen = "127.0.0.1";
   std::string token;
   EnginePlace engine_place;
+  ComputePlace compute_place;
 
   bool trains() const { return role == kWorker; }
 };
@@ -68,6 +69,7 @@ absl::Status Work(const Arguments& arguments, Abort* abort, std::unique_ptr<Memb
                                           .endpoint = listener.endpoint.ToString(),
                                           .token = arguments.token,
                                           .world_size = arguments.world_size,
+                                          .device = arguments.compute_place.words,
                                           .limits = {}},
                                          abort));
   const Start& start = (*member)->start();
@@ -75,7 +77,9 @@ absl::Status Work(const Arguments& arguments, Abort* abort, std::unique_ptr<Memb
                       .token = arguments.token,
                       .limits = LimitsFrom(start.run().experiment().limits()),
                       .clock = &clock,
-                      .engine_place = arguments.engine_place};
+                      .engine_place = arguments.engine_place,
+                      .compute_place = arguments.compute_place};
+  context.compute_place.abort = abort;
   context.started = DescribeProcess(arguments.role, arguments.rank, start.run());
   context.started.set_congestion_control(TcpCongestionControl());
   ASSIGN_OR_RETURN(*loop, arguments.trains() ? MakeTrainer(start, std::move(context))
@@ -116,6 +120,7 @@ absl::Status TakePlace(const RankFlags& flags, Arguments* arguments) {
   arguments->world_size = source.world_size;
   if (!flags.rank) std::fprintf(stderr, "%s: %s\n", arguments->role.c_str(), source.text.c_str());
   arguments->engine_place.library_dir = ProgramDir();
+  arguments->compute_place.gpu.library_dir = ProgramDir();
   arguments->engine_place.nccl.variables = VariablesOf("NCCL_");
   const std::optional<std::string> mpi_size = Variable("OMPI_COMM_WORLD_SIZE");
   if (mpi_size && !absl::SimpleAtoi(*mpi_size, &arguments->engine_place.mpi_world_size)) {
@@ -123,6 +128,26 @@ absl::Status TakePlace(const RankFlags& flags, Arguments* arguments) {
         absl::StrCat("OMPI_COMM_WORLD_SIZE=", *mpi_size, " is not a number"));
   }
   return absl::OkStatus();
+}
+
+void AddLibraryFlags(CLI::App* app, Arguments* arguments) {
+  app->add_option("--nccl-lib", arguments->engine_place.nccl.library,
+                  "NCCL's file (default libnccl.so.2, where the loader finds it)")
+      ->envname("LOCKSTEP_NCCL_LIB");
+  app->add_option(
+         "--cublas-lib", arguments->compute_place.gpu.cublas,
+         "cuBLAS's file, for device GPU (default libcublas.so.13, or .12, where the loader "
+         "finds it)")
+      ->envname("LOCKSTEP_CUBLAS_LIB");
+}
+
+void AddDeviceFlags(CLI::App* app, DeviceWords* words) {
+  app->add_option("--device", words->device,
+                  "CPU or GPU, in place of the spec's, which must let workers differ "
+                  "(mixed_devices: true)")
+      ->check(CLI::IsMember({"CPU", "GPU"}));
+  app->add_option("--math", words->math, "STRICT or TF32, likewise")
+      ->check(CLI::IsMember({"STRICT", "TF32"}));
 }
 
 int Main(int argc, char** argv) {
@@ -144,9 +169,8 @@ int Main(int argc, char** argv) {
   app.add_option("--listen", arguments.listen,
                  "address that the other members reach this worker at");
   app.add_option("--token", arguments.token, "the run's shared secret")->envname("LOCKSTEP_TOKEN");
-  app.add_option("--nccl-lib", arguments.engine_place.nccl.library,
-                 "NCCL's file (default libnccl.so.2, where the loader finds it)")
-      ->envname("LOCKSTEP_NCCL_LIB");
+  AddDeviceFlags(&app, &arguments.compute_place.words);
+  AddLibraryFlags(&app, &arguments);
   if (const std::optional<int> code = ParseFlags(&app, argc, argv)) return *code;
   if (const absl::Status status = TakePlace(flags, &arguments); !status.ok()) {
     std::fprintf(stderr, "worker: %s\n", absl::StrCat(status.message()).c_str());

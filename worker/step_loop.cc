@@ -24,11 +24,13 @@ std::vector<Bucket> BucketsOf(const Experiment& experiment, const Model& model) 
                      static_cast<int64_t>(experiment.bucket_cap_mb(0) * kBytesPerMb));
 }
 
-StepExchangeOptions ExchangeOptions(const Experiment& experiment, const Limits& limits,
+StepExchangeOptions ExchangeOptions(const Experiment& experiment, const LoopContext& context,
                                     size_t buckets) {
+  const Limits& limits = context.limits;
   return {.overlap = experiment.overlap(),
           .buckets = static_cast<int>(buckets),
-          .call_timeout_ms = kCollectivesPerBucket * limits.sync_timeout_ms +
+          .call_timeout_ms = context.arrival_timeout_ms +
+                             kCollectivesPerBucket * limits.sync_timeout_ms +
                              limits.answer_grace_ms + kSchedulingGraceMs};
 }
 
@@ -145,7 +147,7 @@ absl::Status StepLoop::Connect(const Start& start, Listener listener, const Abor
   RETURN_IF_ERROR(model.FetchParameters());
   ASSIGN_OR_RETURN(const int64_t after, synchronizer_->Begin(model.parameters()));
   model.StoreParameters();
-  StepExchangeOptions options = ExchangeOptions(experiment, context_.limits, buckets_.size());
+  StepExchangeOptions options = ExchangeOptions(experiment, context_, buckets_.size());
   options.arrived = [this](int64_t step, const Bucket& bucket) { return Arrived(step, bucket); };
   if (plan_.Has(StrikesProcess)) {
     options.exchanged = [this](int64_t step, int bucket) { StrikeAfter(step, bucket); };

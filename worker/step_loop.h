@@ -28,6 +28,7 @@
 #include "base/socket.h"
 #include "proto/record.pb.h"
 #include "worker/bucket/bucket.h"
+#include "worker/computer.h"
 #include "worker/model/model.h"
 #include "worker/probe/probe.h"
 #include "worker/step_record.h"
@@ -62,6 +63,8 @@ struct LoopContext {
   Limits limits;
   const Clock* clock = nullptr;
   EnginePlace engine_place = {};
+  ComputePlace compute_place = {};
+  int64_t arrival_timeout_ms = 0;  // until a bucket's gradients are where the host sees them
   Started started = {};  // who this process is and what it reads; the loop adds what it exchanges
 };
 

@@ -36,7 +36,8 @@ absl::StatusOr<std::unique_ptr<StepLoop>> MakeSummingRank(const Start& start, Lo
   ASSIGN_OR_RETURN(const Dataset dataset, LoadDataset(experiment.data()));
   ASSIGN_OR_RETURN(
       std::unique_ptr<Model> model,
-      MakeModel(experiment.model(), {.features = dataset.features, .classes = dataset.classes}));
+      MakeModel(experiment.model(), {.features = dataset.features, .classes = dataset.classes},
+                MakeDnnlMath()));
   context.trains = false;
   return StepLoop::Create(start, std::move(context),
                           std::make_unique<NoGradients>(std::move(model)));

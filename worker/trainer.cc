@@ -15,13 +15,15 @@ namespace {
 class BatchGradients final : public GradientSource {
  public:
   BatchGradients(Dataset dataset, const SamplerOptions& order, Sampler sampler,
-                 std::unique_ptr<Model> model)
+                 std::unique_ptr<Model> model, OptimizerFactory make_optimizer)
       : dataset_(std::move(dataset)),
         order_(order),
         sampler_(std::move(sampler)),
-        model_(std::move(model)) {}
+        model_(std::move(model)),
+        make_optimizer_(std::move(make_optimizer)) {}
 
   Model& model() override { return *model_; }
+  OptimizerFactory optimizer_factory() override { return make_optimizer_; }
 
   absl::StatusOr<Result> Compute(int64_t step, const TensorReady& ready) override {
     Gather(dataset_, sampler_.Batch(step), &samples_);
@@ -53,6 +55,7 @@ class BatchGradients final : public GradientSource {
   SamplerOptions order_;
   Sampler sampler_;
   const std::unique_ptr<Model> model_;
+  const OptimizerFactory make_optimizer_;
   Samples samples_;
   float weight_ = 1;  // of this worker's mean in the mean over workers
 };
@@ -60,6 +63,14 @@ class BatchGradients final : public GradientSource {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StepLoop>> MakeTrainer(const Start& start, LoopContext context) {
+  ASSIGN_OR_RETURN(Computer computer,
+                   MakeComputer(start.run().experiment(), context.compute_place, context.index,
+                                *context.clock, &context.started));
+  return MakeTrainerOn(std::move(computer), start, std::move(context));
+}
+
+absl::StatusOr<std::unique_ptr<StepLoop>> MakeTrainerOn(Computer computer, const Start& start,
+                                                        LoopContext context) {
   const RunConfig& run = start.run();
   const Experiment& experiment = run.experiment();
   ASSIGN_OR_RETURN(Dataset dataset, LoadDataset(experiment.data()));
@@ -73,11 +84,15 @@ absl::StatusOr<std::unique_ptr<StepLoop>> MakeTrainer(const Start& start, LoopCo
   ASSIGN_OR_RETURN(Sampler sampler, Sampler::Make(order));
   ASSIGN_OR_RETURN(
       std::unique_ptr<Model> model,
-      MakeModel(experiment.model(), {.features = dataset.features, .classes = dataset.classes}));
+      MakeModel(experiment.model(), {.features = dataset.features, .classes = dataset.classes},
+                std::move(computer.math)));
+  OptimizerFactory make_optimizer = computer.OptimizerFor(model.get());
+  if (computer.gpu != nullptr) context.arrival_timeout_ms = context.limits.device_timeout_ms;
   context.started.set_data_rule(sampler.Rule());
-  return StepLoop::Create(start, std::move(context),
-                          std::make_unique<BatchGradients>(std::move(dataset), order,
-                                                           std::move(sampler), std::move(model)));
+  return StepLoop::Create(
+      start, std::move(context),
+      std::make_unique<BatchGradients>(std::move(dataset), order, std::move(sampler),
+                                       std::move(model), std::move(make_optimizer)));
 }
 
 }  // namespace lockstep

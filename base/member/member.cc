@@ -64,6 +64,8 @@ class StreamMember final : public Member {
     join->set_host(HostName());
     join->set_token(options_.token);
     join->set_world_size(options_.world_size);
+    join->set_device(options_.device.device);
+    join->set_math(options_.device.math);
     reader_ = std::thread([this, event] { Talk(event); });
     RETURN_IF_ERROR(
         Await([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return group_.accepted(); },

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "base/abort.h"
 #include "base/limits.h"
+#include "base/member/device_choice.h"
 #include "proto/coordinator.pb.h"
 #include "proto/record.pb.h"
 
@@ -35,7 +36,8 @@ struct MemberOptions {
   std::string endpoint;  // this member's own, bound already
   std::string token;
   int32_t world_size = 0;
-  Limits limits;  // of joining; the run's own limits come with Start
+  DeviceWords device = {};  // of a worker
+  Limits limits;            // of joining; the run's own limits come with Start
 };
 
 class Member {

@@ -144,7 +144,9 @@ absl::StatusOr<VariantResult> Aggregate(const std::vector<RunRecord>& runs,
   result.set_rate(RateOf(config.variant()));
   result.set_ranked(result.mode() != "none");
   const AllReduceSync& sync = config.variant().all_reduce();
-  if (sync.nccl().share_gpu() || sync.cuda().share_gpu()) result.set_time_shared(true);
+  if (config.experiment().share_gpu() || sync.nccl().share_gpu() || sync.cuda().share_gpu()) {
+    result.set_time_shared(true);
+  }
   result.set_addition_order(AdditionOrder(runs));
 
   std::vector<const RunRecord*> all;

@@ -26,6 +26,7 @@
 #include "experiments/cli/progress.h"
 #include "experiments/cli/results.h"
 #include "experiments/coordinator/run.h"
+#include "worker/gpu/open_device.h"
 #include "worker/sync/nccl_words.h"
 #include "worker/sync/spec_words.h"
 
@@ -72,6 +73,7 @@ class Comparison {
         abort_(abort),
         program_dir_(arguments.program_dir),
         nccl_library_(arguments.nccl_library),
+        cublas_library_(arguments.cublas_library),
         listen_(place.listen),
         results_(place.dir, experiment),
         progress_(stderr, arguments.plain, Kinds(), clock) {}
@@ -100,7 +102,8 @@ class Comparison {
     const RunOptions options{.program_dir = program_dir_,
                              .listen = listen_,
                              .run_dir = results_.RunDir(config),
-                             .nccl_library = nccl_library_};
+                             .nccl_library = nccl_library_,
+                             .cublas_library = cublas_library_};
     last_logs_ = absl::StrCat(options.run_dir, "/logs");
     progress_.BeginRun(config.block() + 1, experiment_.blocks(), experiment_.train().steps());
     const RunOutcome outcome = ExecuteRun(
@@ -117,6 +120,7 @@ class Comparison {
   const Abort& abort_;
   const std::string program_dir_;
   const std::string nccl_library_;
+  const std::string cublas_library_;
   const Endpoint listen_;
   Results results_;
   Progress progress_;
@@ -140,10 +144,16 @@ absl::StatusOr<int> SayWhatWouldHappen(const CompareArguments& arguments, const 
   return kExitOk;
 }
 
-// Libraries of others that a variant needs, before anything starts. All workers are on this host.
-absl::Status CheckEngines(const Experiment& experiment, const CompareArguments& arguments) {
-  const auto& workers = experiment.workers();
-  const int ranks = workers.empty() ? 1 : *std::max_element(workers.begin(), workers.end());
+// GPUs and libraries of others that workers need, before anything starts. All are on this host.
+absl::Status CheckDevices(const Experiment& experiment, const CompareArguments& arguments,
+                          int workers) {
+  if (experiment.device() == CPU) return absl::OkStatus();
+  return CheckGpus({.library_dir = arguments.program_dir, .cublas = arguments.cublas_library},
+                   workers, experiment.share_gpu());
+}
+
+absl::Status CheckEngines(const Experiment& experiment, const CompareArguments& arguments,
+                          int ranks) {
   NcclPlace here;
   here.library = arguments.nccl_library;
   for (const Variant& variant : experiment.variant()) {
@@ -162,7 +172,10 @@ absl::StatusOr<int> Run(const CompareArguments& arguments, const LoadedSpec& loa
   const SignalWatch signals(&abort);
   ASSIGN_OR_RETURN(const Endpoint listen, ParseListen(arguments.listen));
   RETURN_IF_ERROR(CheckListen(listen));
-  RETURN_IF_ERROR(CheckEngines(loaded.experiment, arguments));
+  const auto& workers = loaded.experiment.workers();
+  const int most = workers.empty() ? 1 : *std::max_element(workers.begin(), workers.end());
+  RETURN_IF_ERROR(CheckDevices(loaded.experiment, arguments, most));
+  RETURN_IF_ERROR(CheckEngines(loaded.experiment, arguments, most));
   if (arguments.dry_run) return SayWhatWouldHappen(arguments, loaded, listen);
   const MonotonicClock clock;
   const int64_t start_ns = clock.NowNs();

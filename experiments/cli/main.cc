@@ -75,6 +75,11 @@ void AddCompare(CLI::App* app, CompareArguments* arguments) {
       ->add_option("--nccl-lib", arguments->nccl_library,
                    "NCCL's file, for engine NCCL (default libnccl.so.2, where the loader finds it)")
       ->envname("LOCKSTEP_NCCL_LIB");
+  compare
+      ->add_option("--cublas-lib", arguments->cublas_library,
+                   "cuBLAS's file, for device GPU (default libcublas.so.13, or .12, where the "
+                   "loader finds it)")
+      ->envname("LOCKSTEP_CUBLAS_LIB");
   compare->add_flag("--dry-run", arguments->dry_run,
                     "print processes, ports, bytes and a range of time; start and write nothing");
   compare->add_flag("--plain", arguments->plain, "plain progress lines, also on a terminal");

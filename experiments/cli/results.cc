@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "experiments/analyse/aggregate.h"
 #include "experiments/analyse/atomic_file.h"
+#include "experiments/analyse/devices.h"
 #include "experiments/analyse/learning.h"
 #include "experiments/analyse/run_json.h"
 #include "experiments/analyse/server_load.h"
@@ -188,6 +189,7 @@ RunFile Results::Describe(const RunContext& context) const {
   info->set_overlap(experiment_.overlap());
   info->set_bucket_cap_mb(experiment_.bucket_cap_mb(0));
   info->set_own_start(!experiment_.broadcast_start());
+  info->set_device(DevicesText(runs_));
   info->set_started_at(context.started_at);
   info->set_duration_s(context.duration_s);
   *file.mutable_host() = context.host;

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/clock.h"
+#include "base/member/device_choice.h"
 #include "base/member/member.h"
 
 namespace lockstep {
@@ -163,6 +164,11 @@ std::string Membership::RefusalOf(const Join& join) const {
       join.world_size() != config_.run.world_size()) {
     return absl::StrCat("its launcher says world size ", join.world_size(), ", the run says ",
                         config_.run.world_size());
+  }
+  if (id.role == WORKER) {
+    std::string device =
+        DeviceRefusal(config_.run.experiment(), {.device = join.device(), .math = join.math()});
+    if (!device.empty()) return device;
   }
   if (members_.contains(id)) return absl::StrCat(id.ToString(), " has joined already");
   if (ended_.contains({id, join.pid()})) return "its process has ended";  // what it said was late

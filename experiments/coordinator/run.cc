@@ -203,8 +203,12 @@ class Run {
 
   std::vector<std::string> EnvironmentOf(const MemberId& member) const {
     std::vector<std::string> environment = {absl::StrCat("LOCKSTEP_TOKEN=", token_)};
+    if (member.role != WORKER) return environment;
+    if (!options_.cublas_library.empty()) {
+      environment.push_back(absl::StrCat("LOCKSTEP_CUBLAS_LIB=", options_.cublas_library));
+    }
     const AllReduceSync& sync = config_.variant().all_reduce();
-    if (member.role != WORKER || sync.engine() != AllReduceSync::NCCL) return environment;
+    if (sync.engine() != AllReduceSync::NCCL) return environment;
     if (!options_.nccl_library.empty()) {
       environment.push_back(absl::StrCat("LOCKSTEP_NCCL_LIB=", options_.nccl_library));
     }

@@ -21,6 +21,7 @@ struct RunOptions {
   Endpoint listen = {"127.0.0.1", 0};  // of the coordinator; members take its host, and free ports
   std::string run_dir;                 // records/ and logs/ are made here
   std::string nccl_library;            // of the workers; empty: as they find it
+  std::string cublas_library;          // likewise
 };
 
 struct RunProgress {

@@ -3,13 +3,16 @@
 #include <dlfcn.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "experiments/gpu_check/check.h"
+#include "experiments/gpu_check/quickstart.h"
 #include "experiments/gpu_check/report.h"
 #include "experiments/gpu_check/sweep.h"
 
@@ -21,6 +24,7 @@ using std::chrono::steady_clock;
 
 constexpr seconds kAllOfIt{350};
 constexpr seconds kCorrectness{150};
+constexpr seconds kQuickstartWay{40};
 constexpr int kMissing = 77;
 
 std::string NcclText() {
@@ -66,6 +70,9 @@ Answer CheckAll(Runtime* runtime, const RunOptions& options, steady_clock::time_
                           report);
   }
   if (!answer.ok()) return answer;
+  if (!options.quick) {
+    RunQuickstart({.program_dir = options.program_dir, .limit = kQuickstartWay}, report);
+  }
   SweepPlan plan{.runtime = runtime,
                  .devices = one,
                  .ranks = {4, 2, 8},
@@ -118,6 +125,9 @@ int RunGpuCheck(Runtime* runtime, const RunOptions& options) {
 
 int GpuCheckMain(Runtime* runtime, int argc, char** argv) {
   RunOptions options;
+  std::error_code unknown;  // then there is no quickstart
+  options.program_dir =
+      std::filesystem::read_symlink("/proc/self/exe", unknown).parent_path().string();
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i] == "--quick") {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <iostream>
@@ -309,12 +310,13 @@ void TimePasses(Checked* device, bool tf32, Report* report) {
   report->rows.push_back(row.str());
 }
 
-Answer CheckAll(Report* report, std::string* device_text) {
+// `cublas`: its file; empty: where the loader finds it.
+Answer CheckAll(const std::string& cublas, Report* report, std::string* device_text) {
   for (const bool tf32 : {false, true}) {
     const std::unique_ptr<MathDevice> device = MakeCudaMathDevice();
     std::string version;
-    Answer answer = device->FindLibrary("", &version);
-    if (answer.ok()) answer = device->Open({.index = 0, .tf32 = tf32});
+    Answer answer = device->FindLibrary(cublas, &version);
+    if (answer.ok()) answer = device->Open({.index = 0, .tf32 = tf32, .cublas = cublas});
     if (!answer.ok()) return answer;
     *device_text = device->info().name + ", cuBLAS " + version;
     Checked checked(device.get());
@@ -326,7 +328,7 @@ Answer CheckAll(Report* report, std::string* device_text) {
   return {};
 }
 
-int Run(const std::string& json) {
+int Run(const std::string& cublas, const std::string& json) {
   const Answer here = Judge(ReadDriverState(), 1);
   if (!here.ok()) {
     std::cout << "gpu_worker_check: skipped: " << here.message << "\n";
@@ -334,7 +336,7 @@ int Run(const std::string& json) {
   }
   Report report;
   std::string device;
-  const Answer answer = CheckAll(&report, &device);
+  const Answer answer = CheckAll(cublas, &report, &device);
   std::ostringstream text;
   text << "{\"schema\": \"lockstep.gpu_worker_check/1\", \"device\": \"" << device
        << "\", \"cases\": " << report.cases << ", \"wrong\": " << report.wrong.size()
@@ -364,8 +366,12 @@ int Run(const std::string& json) {
 int main(int argc, char** argv) {
   try {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
-    if (arguments.empty()) return lockstep::gpu::Run("");
-    if (arguments.size() == 2 && arguments[0] == "--json") return lockstep::gpu::Run(arguments[1]);
+    const char* const variable = std::getenv("LOCKSTEP_CUBLAS_LIB");
+    const std::string cublas = variable == nullptr ? "" : variable;
+    if (arguments.empty()) return lockstep::gpu::Run(cublas, "");
+    if (arguments.size() == 2 && arguments[0] == "--json") {
+      return lockstep::gpu::Run(cublas, arguments[1]);
+    }
     std::cerr << "usage: gpu_worker_check [--json FILE]\n";
     return 2;
   } catch (const std::exception& error) {

@@ -124,6 +124,7 @@ std::string MethodHtml(const PageView& view) {
   terms.Add("Load", LoadText(run.host()));
   if (!experiment.time_base().empty()) terms.Add("Time base", TimeBaseSentence(run));
   terms.Add("Congestion control", run.host().congestion_control());
+  terms.Add("Workers compute with", experiment.device());
   terms.Add("Model", ModelText(run.model()));
   terms.Add("Data", run.model().data());
   terms.Add("Optimizer", run.model().optimizer());

@@ -43,5 +43,6 @@ inline std::vector<int> UsableWorkers(const Experiment& experiment) {
 void CheckModes(const Checker& check);
 void CheckPsModes(const Checker& check);
 void CheckFaults(const Checker& check);
+void CheckDevices(const Checker& check);
 
 }  // namespace lockstep

@@ -261,6 +261,7 @@ void CheckConflicts(const Experiment& experiment, const Places& places,
   CheckSeeds(check);
   CheckRuns(check);
   CheckModes(check);
+  CheckDevices(check);
   CheckFaults(check);
   CheckLease(check);
   CheckMessageBytes(check);

@@ -144,6 +144,10 @@ constexpr FieldRule kFieldRules[] = {
     Choice("broadcast_start", "false true"),
     Block("trace"),
     Range("trace.steps", {0, 1'000}, "steps that trace.json shows"),
+    Choice("device", "CPU GPU"),
+    Choice("math", "STRICT TF32"),
+    Choice("share_gpu", "false true"),
+    Choice("mixed_devices", "false true"),
 };
 
 bool IsPsExchange(const Variant& variant) {
@@ -174,6 +178,9 @@ bool OneWorker(const Experiment& experiment) {
 bool OneRank(const Experiment& experiment) {
   return OneWorker(experiment) && None(experiment, &IsPsExchange);
 }
+bool NoGpu(const Experiment& experiment) {
+  return experiment.device() == CPU && !experiment.mixed_devices();
+}
 bool SnapshotsTooLarge(const Experiment& experiment) {
   const int64_t limit = experiment.limits().has_snapshot_bytes_max()
                             ? experiment.limits().snapshot_bytes_max()
@@ -194,6 +201,7 @@ constexpr UnusedRule kUnusedRules[] = {
     {"broadcast_start", &OneWorker, "one worker has nobody to differ from"},
     {"limits.sync_timeout_ms", &NothingSynchronises, kNoSync},
     {"limits.chunk_bytes", &NothingSynchronises, kNoSync},
+    {"limits.device_timeout_ms", &NoGpu, "no worker computes on a GPU"},
     {"limits.window_chunks", &NoPs, kNoServer},
     {"limits.staged_bytes_max", &NoPs, kNoServer},
     {"probe.every", &ProbesOnlyTheLastStep,

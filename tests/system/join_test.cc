@@ -52,10 +52,17 @@ class Coordination {
     server_ = *std::move(server);
   }
 
-  void StartWorker(int rank, const std::string& token = kToken) {
-    workers_.push_back(std::make_unique<Subprocess>(
-        std::vector<std::string>{BinDir() + "/worker", "--coordinator", server_->endpoint(),
-                                 "--rank", std::to_string(rank), "--token", token}));
+  void StartWorker(int rank, const std::string& token = kToken,
+                   const std::vector<std::string>& flags = {}) {
+    std::vector<std::string> words = {BinDir() + "/worker",
+                                      "--coordinator",
+                                      server_->endpoint(),
+                                      "--rank",
+                                      std::to_string(rank),
+                                      "--token",
+                                      token};
+    words.insert(words.end(), flags.begin(), flags.end());
+    workers_.push_back(std::make_unique<Subprocess>(words));
   }
   void Start(const MemberId& member) {
     if (member.role == WORKER) return StartWorker(member.index);
@@ -126,6 +133,20 @@ TEST(JoinTest, SurplusAndStrangersAreRefusedWithTheReason) {
   const CommandResult stranger = run.worker(1).Wait(5);
   EXPECT_EQ(stranger.exit_code, 2);
   EXPECT_THAT(stranger.err, HasSubstr("wrong token"));
+  EXPECT_FALSE(run.server().stopping());
+}
+
+TEST(JoinTest, AWorkerThatWouldComputeOtherwiseIsRefusedWithBothSides) {
+  Coordination run(2, {});
+  run.StartWorker(0, kToken, {"--device", "GPU", "--math", "TF32"});
+  ASSERT_TRUE(
+      run.TickUntil([&] { return run.lines().find("refused worker 0") != std::string::npos; }, 10));
+  const CommandResult other = run.worker(0).Wait(5);
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err,
+              HasSubstr("it would compute with device GPU, math TF32, the run says device CPU, "
+                        "math STRICT; start it without --device and --math, or write "
+                        "mixed_devices: true"));
   EXPECT_FALSE(run.server().stopping());
 }
 

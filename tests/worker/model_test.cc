@@ -30,7 +30,8 @@ ModelSpec MlpSpec(const std::vector<int32_t>& widths) {
 }
 
 std::unique_ptr<Model> DigitsModel(const std::vector<int32_t>& widths) {
-  absl::StatusOr<std::unique_ptr<Model>> model = MakeModel(MlpSpec(widths), kDigits);
+  absl::StatusOr<std::unique_ptr<Model>> model =
+      MakeModel(MlpSpec(widths), kDigits, MakeDnnlMath());
   EXPECT_THAT(model, IsOk());
   return *std::move(model);
 }
@@ -219,14 +220,14 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return test.param.name; });
 
 TEST_P(FactoryErrorTest, NamesBothNumbers) {
-  EXPECT_THAT(MakeModel(MlpSpec(GetParam().widths), kDigits),
+  EXPECT_THAT(MakeModel(MlpSpec(GetParam().widths), kDigits, MakeDnnlMath()),
               StatusIs(kInvalid, GetParam().message));
 }
 
 TEST(FactoryTest, OtherKindsAreRefused) {
   ModelSpec spec;
-  EXPECT_THAT(MakeModel(spec, kDigits), StatusIs(kInvalid, "no kind"));
-  const auto refused = [&] { return MakeModel(spec, kDigits); };
+  EXPECT_THAT(MakeModel(spec, kDigits, MakeDnnlMath()), StatusIs(kInvalid, "no kind"));
+  const auto refused = [&] { return MakeModel(spec, kDigits, MakeDnnlMath()); };
   const auto code = absl::StatusCode::kUnimplemented;
   spec.mutable_cnn();
   EXPECT_THAT(refused(), StatusIs(code, "model.cnn: not built yet"));

@@ -14,7 +14,7 @@ class CudaMathDevice final : public MathDevice {
  public:
   CudaMathDevice() = default;
   ~CudaMathDevice() override {
-    if (!Use().ok()) return;
+    if (!opened_ || !Use().ok()) return;  // choosing a GPU takes memory of it
     Drain();
     blas_.reset();
     for (cudaStream_t stream : streams_) {
@@ -35,6 +35,7 @@ class CudaMathDevice final : public MathDevice {
 
   Answer Open(const MathDeviceChoice& choice) override {
     index_ = choice.index;
+    opened_ = true;
     Answer answer = Use();
     if (answer.ok()) answer = blas_->Load(choice.cublas);
     if (answer.ok()) answer = MakeStreams();
@@ -162,6 +163,7 @@ class CudaMathDevice final : public MathDevice {
   }
 
   int index_ = 0;
+  bool opened_ = false;
   std::array<cudaStream_t, 2> streams_ = {};  // [queue]
   void* workspace_ = nullptr;
   std::optional<Cublas> blas_{std::in_place};  // gone before its stream and workspace

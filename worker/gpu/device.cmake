@@ -7,6 +7,7 @@ set(lockstep_gpu_dir ${CMAKE_CURRENT_LIST_DIR})
 add_library(
   lockstep_math_device STATIC EXCLUDE_FROM_ALL
   ${lockstep_gpu_dir}/cublas.cc ${lockstep_gpu_dir}/cuda_math_device.cc ${lockstep_gpu_dir}/kernels.cu)
+set_target_properties(lockstep_math_device PROPERTIES POSITION_INDEPENDENT_CODE ON)
 target_compile_options(
   lockstep_math_device PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${LOCKSTEP_NVCC_FLAGS}>"
                                "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Werror>")

@@ -121,6 +121,14 @@ absl::Status GpuMemory::Await() {
   return AwaitEvent(through_);
 }
 
+void GpuMemory::Stop() {
+  const absl::Status reason =
+      options_.abort == nullptr ? absl::OkStatus() : options_.abort->status();
+  if (reason.ok()) return;
+  MutexLock lock(&mu_);
+  failure_.Update(Annotate(reason, absl::StrCat(options_.name, ", while waiting for it")));
+}
+
 // The device is asked again and again: its own waiting has no deadline.
 absl::Status GpuMemory::AwaitEvent(void* event) {
   const int64_t start_ns = clock_.NowNs();
@@ -134,6 +142,7 @@ absl::Status GpuMemory::AwaitEvent(void* event) {
                                         "limits.device_timeout_ms")};
       });
     }
+    Stop();
     std::this_thread::yield();
   }
   return status();

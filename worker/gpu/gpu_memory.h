@@ -1,7 +1,8 @@
 // gpu_memory.h: a model's memory on a GPU, with pinned memory of the host beside it. It owns the
 // device, and every call on it goes through here: the first error is kept and named after worker,
 // GPU and call, and nothing is enqueued after it.
-// Errors: Internal (a call failed; the GPU was not through after `timeout_ms`). Threads: memory.h.
+// Errors: Internal (a call failed; the GPU was not through after `timeout_ms`), the abort's.
+// Threads: memory.h.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "base/abort.h"
 #include "base/clock.h"
 #include "base/sync.h"
 #include "worker/gpu/math_device.h"
@@ -18,8 +20,9 @@
 namespace lockstep {
 
 struct GpuMemoryOptions {
-  std::string name;        // "worker 2, GPU 0 (NVIDIA H200)"
-  int64_t timeout_ms = 0;  // of all that one Await waits for
+  std::string name;              // "worker 2, GPU 0 (NVIDIA H200)"
+  int64_t timeout_ms = 0;        // of all that one Await waits for
+  const Abort* abort = nullptr;  // ends an Await, for good; null: nothing does
 };
 
 class GpuMemory final : public Memory {
@@ -52,6 +55,8 @@ class GpuMemory final : public Memory {
   std::byte* OrHost(std::byte* made, int64_t bytes);
   bool ReturnedToHost(std::byte* memory);
   absl::Status AwaitEvent(void* event);
+  // Once the abort is requested.
+  void Stop();
   absl::Status status() const;
 
   const std::unique_ptr<gpu::MathDevice> device_;

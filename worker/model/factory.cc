@@ -74,12 +74,13 @@ template std::unique_ptr<BasicModel<float>> MakeMlp(const std::vector<int64_t>&,
 template std::unique_ptr<BasicModel<double>> MakeMlp(const std::vector<int64_t>&,
                                                      std::unique_ptr<Math<double>>);
 
-absl::StatusOr<std::unique_ptr<Model>> MakeModel(const ModelSpec& spec, const DataDims& dims) {
+absl::StatusOr<std::unique_ptr<Model>> MakeModel(const ModelSpec& spec, const DataDims& dims,
+                                                 std::unique_ptr<Math<float>> math) {
   switch (spec.kind_case()) {
     case ModelSpec::kMlp: {
       const std::vector<int64_t> widths(spec.mlp().layers().begin(), spec.mlp().layers().end());
       RETURN_IF_ERROR(CheckWidths(widths, dims));
-      return MakeMlp<float>(widths, MakeDnnlMath());
+      return MakeMlp<float>(widths, std::move(math));
     }
     case ModelSpec::kCnn:
       return NotBuilt("cnn");

@@ -1,4 +1,4 @@
-// factory.h: the model that a spec asks for, on oneDNN, fitted to its data.
+// factory.h: the model that a spec asks for, fitted to its data.
 // Errors: InvalidArgument (widths that don't fit each other or the data, with both numbers),
 // Unimplemented (a kind of model that is not built yet). Pure.
 #pragma once
@@ -21,7 +21,8 @@ struct DataDims {
 };
 
 // Parameters are zero until Init.
-absl::StatusOr<std::unique_ptr<Model>> MakeModel(const ModelSpec& spec, const DataDims& dims);
+absl::StatusOr<std::unique_ptr<Model>> MakeModel(const ModelSpec& spec, const DataDims& dims,
+                                                 std::unique_ptr<Math<float>> math);
 
 // Linear layers with ReLU between them. REQUIRES: at least two widths, each > 0. T: float, double.
 template <typename T>

@@ -50,6 +50,13 @@ TEST(Aggregate, HasTheKnownValuesOfOneRun) {
   EXPECT_NEAR(result->loss().final(), 18.15, 1e-12);  // mean of 16..20, + 0.15
 }
 
+TEST(Aggregate, WorkersThatTakeTurnsOnAGpuShareItsTime) {
+  RunRecord run = synthetic::Run({.variant = "ring"});
+  EXPECT_FALSE(Aggregate({run}, nullptr)->time_shared());
+  run.config.mutable_experiment()->set_share_gpu(true);
+  EXPECT_TRUE(Aggregate({run}, nullptr)->time_shared());
+}
+
 TEST(Aggregate, AsynchronousRanksAreTimedRankByRankToo) {
   const auto result = Aggregate({synthetic::Run({.variant = "ps_async", .servers = 2})}, nullptr);
   ASSERT_THAT(result, IsOk());

@@ -72,8 +72,39 @@ INSTANTIATE_TEST_SUITE_P(
         RefusalCase{"Surplus", [](Join* join) { join->set_index(2); }, "worker 2 is one too many"},
         RefusalCase{"Twice", [](Join* join) { join->set_index(0); }, "worker 0 has joined already"},
         RefusalCase{"WorldSize", [](Join* join) { join->set_world_size(4); },
-                    "its launcher says world size 4, the run says 2"}),
+                    "its launcher says world size 4, the run says 2"},
+        RefusalCase{"Device", [](Join* join) { join->set_device("GPU"); },
+                    "it would compute with device GPU, math STRICT, the run says device CPU, math "
+                    "STRICT"},
+        RefusalCase{"Math", [](Join* join) { join->set_math("TF32"); },
+                    "math TF32 conflicts with device CPU"},
+        RefusalCase{"NoSuchDevice", [](Join* join) { join->set_device("TPU"); },
+                    "device TPU: there are CPU and GPU"}),
     [](const auto& param) { return param.param.name; });
+
+// [device, math]: as the worker was started.
+bool JoinsRun(const Experiment& experiment, const std::string& device, const std::string& math) {
+  Cluster cluster(2, 1, Ps(), experiment);
+  MemberEvent event = Cluster::JoinEvent(WORKER, 1);
+  event.mutable_join()->set_device(device);
+  event.mutable_join()->set_math(math);
+  return Count(cluster.membership().OnEvent(9, event, 0), Command::kAccepted) == 1;
+}
+
+TEST(MembershipTest, AWorkerComputesAsTheRunSaysUnlessTheRunLetsItDiffer) {
+  Experiment run;
+  run.set_device(GPU);
+  run.set_math(TF32);
+  EXPECT_TRUE(JoinsRun(run, "", ""));
+  EXPECT_TRUE(JoinsRun(run, "GPU", "TF32"));
+  EXPECT_TRUE(JoinsRun(run, "GPU", ""));
+  EXPECT_FALSE(JoinsRun(run, "GPU", "STRICT"));
+  EXPECT_FALSE(JoinsRun(run, "CPU", ""));
+  run.set_mixed_devices(true);
+  EXPECT_TRUE(JoinsRun(run, "GPU", "STRICT"));
+  EXPECT_TRUE(JoinsRun(run, "CPU", ""));
+  EXPECT_FALSE(JoinsRun(run, "CPU", "TF32"));
+}
 
 // CASES R14: a waiting line at least every 5 s lists present and missing; the join timeout ends the
 // run.

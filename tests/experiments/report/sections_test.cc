@@ -38,6 +38,14 @@ TEST(BytesTest, BusiestLinkHasItsLaw) {
   EXPECT_THAT(BytesHtml(MakeView(run)), HasSubstr("<table id=\"bytes\""));
 }
 
+TEST(MethodTest, SaysWhatWorkersComputedWith) {
+  RunFile run = Golden("normal");
+  EXPECT_THAT(MethodHtml(MakeView(run)), Not(HasSubstr("Workers compute with")));
+  run.mutable_experiment()->set_device("GPU NVIDIA H200, math TF32, cuBLAS 13.0.2");
+  EXPECT_THAT(MethodHtml(MakeView(run)),
+              HasSubstr("<dt>Workers compute with</dt><dd>GPU NVIDIA H200, math TF32"));
+}
+
 TEST(LoadTest, EveryServerHasItsRowAndThePictureItsSeries) {
   RunFile run = Golden("normal");
   EXPECT_EQ(LoadHtml(MakeView(run)), "") << "older runs do not say";

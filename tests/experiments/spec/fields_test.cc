@@ -104,9 +104,14 @@ const std::map<std::string, std::set<std::string>> kAccepted = {
     {"limits.settle_ms", {"700"}},
     {"limits.answer_grace_ms", {"700"}},
     {"limits.rebuild_timeout_ms", {"20000"}},
+    {"limits.device_timeout_ms", {"700"}},
     {"overlap", {"false", "true"}},
     {"broadcast_start", {"false", "true"}},
     {"trace.steps", {"0"}},
+    {"device", {"CPU", "GPU"}},
+    {"math", {"STRICT", "TF32"}},
+    {"share_gpu", {"false", "true"}},
+    {"mixed_devices", {"false", "true"}},
 };
 // Blocks that are accepted when empty or as the valid spec has them.
 const std::set<std::string> kAcceptedBlocks = {"data.digits",
@@ -204,6 +209,7 @@ class EveryField {
     if (path == "variant[0].all_reduce.group_size") {
       set.push_back("variant[0].all_reduce={ algorithm: HIERARCHICAL }");
     }
+    if (path == "math" || path == "share_gpu") set.push_back("device=GPU");
     if (path == "limits.message_bytes_max") set.push_back("limits.chunk_bytes=700");
     if (path == "limits.lease_ms") set.push_back("limits.heartbeat_ms=1");
     set.push_back(absl::StrCat(path, "=", value));

@@ -350,8 +350,10 @@ TEST(LoadSpecTest, FillsInEveryDefault) {
            message_bytes_max: 67108864 chunk_bytes: 1048576 window_chunks: 8
            staged_bytes_max: 4294967296 snapshot_bytes_max: 16777216
            settle_ms: 300 answer_grace_ms: 500 rebuild_timeout_ms: 30000
+           device_timeout_ms: 30000
          }
-         overlap: true broadcast_start: true)",
+         overlap: true broadcast_start: true
+         device: CPU math: STRICT share_gpu: false mixed_devices: false)",
       &expected));
   EXPECT_TRUE(MessageDifferencer::Equals(spec.experiment, expected))
       << spec.experiment.DebugString();

@@ -174,5 +174,16 @@ TEST(GpuTrainingFailureTest, AGpuThatHangsIsNotWaitedForForEver) {
               StatusIs(absl::StatusCode::kInternal, "worker 2, GPU 0: not through after 2000 ms"));
 }
 
+TEST(GpuTrainingFailureTest, AnAbortEndsTheWaitForAGpu) {
+  const MonotonicClock clock;
+  Abort abort;
+  GpuMemory memory(MakeHostMathDevice({.hangs = true}),
+                   {.name = "worker 2, GPU 0", .timeout_ms = kHostGpuTimeoutMs, .abort = &abort},
+                   clock);
+  abort.Request(absl::CancelledError("interrupted"));
+  EXPECT_THAT(memory.Await(), StatusIs(absl::StatusCode::kCancelled,
+                                       "worker 2, GPU 0, while waiting for it: interrupted"));
+}
+
 }  // namespace
 }  // namespace lockstep
