@@ -42,9 +42,13 @@ class Windows {
   // Somebody was there from `begin_ns` to `end_ns`.
   void Stay(int32_t server, int32_t shard, double ServerLoad::*part, int64_t begin_ns,
             int64_t end_ns) {
-    const int64_t stay_ns = Since(end_ns) - Since(begin_ns);
-    if (stay_ns <= 0) return;
-    const double windows = static_cast<double>(stay_ns) / static_cast<double>(window_ns_);
+    Work(server, shard, part, Since(end_ns) - Since(begin_ns), begin_ns, end_ns);
+  }
+  // `work_ns` of the time from `begin_ns` to `end_ns`.
+  void Work(int32_t server, int32_t shard, double ServerLoad::*part, int64_t work_ns,
+            int64_t begin_ns, int64_t end_ns) {
+    if (work_ns <= 0) return;
+    const double windows = static_cast<double>(work_ns) / static_cast<double>(window_ns_);
     Spread(server, shard, part, windows, begin_ns, end_ns);
   }
 
@@ -115,12 +119,15 @@ void Add(int32_t server, const Applied& applied, int64_t cpu_since_ns, Windows* 
   SpreadBytes(server, applied, &ServerLoad::out_bytes, applied.traffic().sent_bytes(),
               applied.reply(), windows);
   ServerLoad& load = windows->At(server, shard, begin_ns);
+  int64_t first_ns = begin_ns;
   for (const PeerSpan& push : applied.push()) {
+    first_ns = std::min(first_ns, push.start_ns());
     windows->Stay(server, shard, &ServerLoad::receiving, push.start_ns(), push.end_ns());
     windows->Stay(server, shard, &ServerLoad::waiting, push.end_ns(), begin_ns);
     load.wait_ms += std::max(0.0, static_cast<double>(begin_ns - push.end_ns()) / 1e6);
   }
   windows->Stay(server, shard, &ServerLoad::applying, begin_ns, end_ns);
+  windows->Work(server, shard, &ServerLoad::applying, applied.early_ns(), first_ns, begin_ns);
   windows->Stay(server, shard, &ServerLoad::replicating, end_ns, end_ns + applied.replicate_ns());
   const TrafficCount& copies = applied.replication();
   windows->Spread(server, shard, &ServerLoad::replication_bytes,

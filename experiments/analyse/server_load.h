@@ -2,7 +2,8 @@
 // records. A push's way through a shard is: receiving (first chunk to last), waiting (for others,
 // and for the shard), applying, replicating, sending of the reply (handed to gRPC until it has
 // taken the last chunk): the counts of these are means over the second, so that they say at once
-// how long each queue was. Bytes are spread evenly over the time in which they came or went; CPU
+// how long each queue was. What SYNC applies block by block while pushes are received is spread
+// over that time. Bytes are spread evenly over the time in which they came or went; CPU
 // time, which a server counts between two updates, over that time. Seconds count from the run's
 // first step; what came before (start-up) belongs to no update. Steps that were taken back by a
 // restore are left out. Bounds: kSecondsMax, what is later counts with the last one. Pure.
@@ -31,7 +32,7 @@ struct ServerLoad {
   double replication_bytes = 0;  // CHAIN: to and from other servers
   double receiving = 0;          // mean number of pushes
   double waiting = 0;            // likewise
-  double applying = 0;           // share of the time: fold and optimizer
+  double applying = 0;           // share of the time: fold and optimizer, early blocks included
   double replicating = 0;        // mean number of updates that wait for the tail's word
   double sending = 0;            // mean number of replies
   double cpu = 0;           // processors that the whole process used until this shard's updates

@@ -97,7 +97,9 @@ void AddApplied(const Applied& applied, Tracks* tracks) {
            applied.has_worker() ? absl::StrCat(" of worker ", applied.worker()) : std::string()),
        .start_ns = applied.apply_start_ns(),
        .end_ns = applied.apply_start_ns() + applied.apply_ns(),
-       .args = {{"shard", applied.shard()}, {"version", applied.version()}}});
+       .args = {{"shard", applied.shard()},
+                {"version", applied.version()},
+                {"early_ns", applied.early_ns()}}});
 }
 
 size_t SlicesOf(const StepDone& step) {

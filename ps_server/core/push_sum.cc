@@ -6,7 +6,6 @@
 #include <cstddef>
 
 #include "base/numeric/exact.h"
-#include "base/numeric/fold.h"
 
 namespace lockstep {
 namespace {
@@ -73,12 +72,8 @@ std::vector<SumBlock> SumBlocksOf(const std::vector<TensorPart>& parts) {
 }
 
 void SumInRankOrder(Pushes pushes, const SumBlock& block, float* sum) {
-  std::array<float, kSumElements> push;  // written before it is read
   pushes.front()->Read(block.begin, block.count, sum);
-  for (const Staging* const next : pushes.subspan(1)) {
-    next->Read(block.begin, block.count, push.data());
-    Fold(Dtype::kF32, ReduceOp::kSum, push.data(), sum, block.count);
-  }
+  for (const Staging* const next : pushes.subspan(1)) next->AddTo(block.begin, block.count, sum);
 }
 
 std::optional<NonFiniteValue> SumExactly(Pushes pushes, const SumBlock& block, float divisor,

@@ -117,7 +117,9 @@ absl::Status Shard::On(const AttachEvent& event, int64_t /*now_ns*/, ShardOutput
           event.incarnation, ", and some of what incarnation ", known.incarnation,
           " pushed is in the next version; a new group begins that anew"));
     }
-    ResetStaging(&known.staging);
+    ForgetPush(&known);
+  } else if (next_.parameters == nullptr && !known.staging.complete()) {
+    ForgetPush(&known);  // what comes now may be another gradient of the step
   }
   known.incarnation = event.incarnation;
   known.redoes = false;
@@ -213,8 +215,8 @@ absl::Status Shard::On(const PushEvent& event, int64_t now_ns, ShardOutput* outp
   }
   worker.push_end_ns = now_ns;
   if (worker.staging.complete()) OnWhole(event.id, now_ns, output);
-  const bool early = options_.rules.mode == PsMode::kSync && !options_.whole_pushes;
-  if (early && !event.rows.has_value() && !output->update.has_value()) MakeEarly(event.chunk);
+  const bool chunk = !event.rows.has_value() && worker.present;
+  if (MakesEarly() && chunk && !output->update.has_value()) MakeEarly(event.chunk);
   return absl::OkStatus();
 }
 

@@ -14,10 +14,11 @@
 //  2. Steps of a worker come one by one: only its last applied step + 1 is staged, a later one is
 //     refused. So workers x steps pushes make exactly as many updates (ASYNC, BOUNDED), or one a
 //     step (SYNC); K_OF_N: each is accepted, as part of one update, or rejected: dropped for good.
-//  3. A worker that attaches again, being the same incarnation, pushes the same bits again: what is
+//  3. A worker that attaches again, being the same incarnation, begins its unfinished push anew;
+//     only where some of that is summed (invariant 12) it pushes the same bits again, and what is
 //     here of them stays. A newer incarnation discards all that the older one staged, or where some
-//     of that is summed (invariant 12) is refused until there is a new group; an older one is
-//     refused for good. A new group discards all that is staged, and everybody attaches again.
+//     of that is summed is refused until there is a new group; an older one is refused for good. A
+//     new group discards all that is staged, and everybody attaches again.
 //  4. A reply is the version it names, however late it is sent: parameters that somebody still
 //     holds are never written to (the next update then goes to another buffer). A worker is owed
 //     one reply at most, so there are at most n copies. One more is kept for who is behind: the
@@ -180,7 +181,7 @@ class Shard {
     return workers_[static_cast<size_t>(worker)].last_step;
   }
   // SYNC: elements of the next version that are made, while its pushes are not whole.
-  int64_t made() const;
+  int64_t made() const { return next_.made_elements; }
   int64_t duplicates() const { return duplicates_; }  // chunks taken a second time and ignored
   SharedParameters parameters() const { return parameters_; }
 
@@ -200,7 +201,9 @@ class Shard {
     OptimizerOptions optimizer;
     float sum_divisor = 1.0F;                 // EXACT
     std::shared_ptr<std::vector<float>> sum;  // where it is wanted
-    std::vector<bool> made;                   // [block]
+    std::vector<int64_t> here;  // SYNC: [block]: its elements that have come in chunks, of all
+    std::vector<bool> made;     // [block]
+    int64_t made_elements = 0;
     std::optional<NonFiniteValue> non_finite;
     size_t non_finite_block = 0;
   };
@@ -224,7 +227,10 @@ class Shard {
   void Drop(int32_t worker);
   ShardUpdate Apply(const std::vector<int32_t>& due, int64_t now_ns, ShardOutput* output);
   void MakeEarly(const ShardChunk& chunk);
+  void NoteHere(int64_t begin, int64_t end, int64_t sign);
+  size_t BlockAt(int64_t element) const;
   void ForgetNext();
+  void ForgetPush(ShardWorker* worker);
   void BeginNext(const OptimizerOptions& optimizer, bool early);
   void MakeBlock(std::span<const Staging* const> pushes, size_t index);
   void StepBlock(const SumBlock& block, const float* sum);
@@ -244,6 +250,7 @@ class Shard {
   void ResetStaging(Staging* staging) const {
     staging->Reset(options_.range.count, options_.rules.wire_dtype);
   }
+  bool MakesEarly() const { return options_.rules.mode == PsMode::kSync && !options_.whole_pushes; }
   ShardWorker& WorkerOf(const UpdateId& id) { return workers_[static_cast<size_t>(id.worker)]; }
 
   ShardOptions options_;

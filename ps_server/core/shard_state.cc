@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little, "states are written as
 using Bytes = std::span<const std::byte>;
 
 constexpr std::array<char, 8> kMagic = {'l', 'o', 'c', 'k', 's', 't', 'e', 'p'};
-constexpr uint32_t kFormat = 2;
+constexpr uint32_t kFormat = 3;  // 2: SGD without momentum kept a value of each element
 constexpr uint64_t kElementsMax = uint64_t{1} << 36;
 constexpr uint64_t kWorkersMax = uint64_t{1} << 20;
 

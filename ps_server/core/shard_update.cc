@@ -16,6 +16,7 @@ namespace lockstep {
 ShardUpdate Shard::Apply(const std::vector<int32_t>& due, int64_t now_ns, ShardOutput* output) {
   ShardUpdate update;
   std::vector<const Staging*> pushes;
+  for (const ShardWorker& worker : workers_) update.held_bytes += worker.staging.held_bytes();
   for (const int32_t r : due) {
     const ShardWorker& worker = workers_[static_cast<size_t>(r)];
     pushes.push_back(&worker.staging);
@@ -47,37 +48,51 @@ void Shard::MakeEarly(const ShardChunk& chunk) {
   for (ShardWorker& worker : workers_) {
     if (worker.present) pushes.push_back(&worker.staging);
   }
-  if (pushes.empty()) return;  // nobody is waited for
+  const auto awaited = static_cast<int64_t>(pushes.size());
   const int64_t end = chunk.offset + CountBytes(chunk.pieces) / SizeOf(options_.rules.wire_dtype);
-  const auto after = std::upper_bound(
-      blocks_.begin(), blocks_.end(), chunk.offset,
-      [](int64_t element, const SumBlock& block) { return element < block.begin; });
-  for (auto block = after - 1; block != blocks_.end() && block->begin < end; ++block) {
-    const auto index = static_cast<size_t>(block - blocks_.begin());
-    const bool here = std::all_of(pushes.begin(), pushes.end(), [&block](const Staging* push) {
-      return push->Has(block->begin, block->count);
-    });
-    if (!here || next_.made[index]) continue;
+  NoteHere(chunk.offset, end, 1);
+  for (size_t k = BlockAt(chunk.offset); k < blocks_.size() && blocks_[k].begin < end; ++k) {
+    const SumBlock& block = blocks_[k];
+    if (next_.here[k] < block.count * awaited) continue;
     if (next_.parameters == nullptr) {
       BeginNext(OptimizerOf(pushes.size(), /*ends_round=*/true), /*early=*/true);
     }
-    MakeBlock({pushes.begin(), pushes.end()}, index);
-    for (Staging* const push : pushes) push->Release(block->begin, block->count);
+    MakeBlock({pushes.begin(), pushes.end()}, k);
+    for (Staging* const push : pushes) push->Release(block.begin, block.count);
   }
 }
 
-int64_t Shard::made() const {
-  int64_t elements = 0;
-  for (size_t block = 0; block < blocks_.size(); ++block) {
-    if (next_.made[block]) elements += blocks_[block].count;
+size_t Shard::BlockAt(int64_t element) const {
+  const auto after =
+      std::upper_bound(blocks_.begin(), blocks_.end(), element,
+                       [](int64_t at, const SumBlock& block) { return at < block.begin; });
+  return static_cast<size_t>(after - blocks_.begin()) - 1;
+}
+
+// Elements [begin, end) of somebody's push have come, or with -1 are gone. Each is counted once, as
+// it is staged once, so a block that has as many as all pushes together is whole.
+void Shard::NoteHere(int64_t begin, int64_t end, int64_t sign) {
+  for (size_t k = BlockAt(begin); k < blocks_.size() && blocks_[k].begin < end; ++k) {
+    const SumBlock& block = blocks_[k];
+    next_.here[k] +=
+        sign * (std::min(end, block.begin + block.count) - std::max(begin, block.begin));
   }
-  return elements;
+}
+
+// The worker begins its push anew. REQUIRES: none of it is in the next version.
+void Shard::ForgetPush(ShardWorker* worker) {
+  if (MakesEarly()) {
+    for (const auto& [begin, end] : worker->staging.covered()) NoteHere(begin, end, -1);
+  }
+  ResetStaging(&worker->staging);
 }
 
 // All begin their pushes anew, or it was published.
 void Shard::ForgetNext() {
   if (next_.parameters != nullptr) spare_ = std::move(next_.parameters);
+  next_.here.assign(MakesEarly() ? blocks_.size() : 0, 0);
   next_.made.assign(blocks_.size(), false);
+  next_.made_elements = 0;
   next_.non_finite.reset();
   next_.sum.reset();
 }
@@ -119,6 +134,7 @@ void Shard::MakeBlock(std::span<const Staging* const> pushes, size_t index) {
   }
   StepBlock(block, sum);
   next_.made[index] = true;
+  next_.made_elements += block.count;
 }
 
 void Shard::StepBlock(const SumBlock& block, const float* sum) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/numeric/convert.h"
+#include "base/numeric/fold.h"
 #include "base/status.h"
 
 namespace lockstep {
@@ -18,6 +19,7 @@ namespace {
 // Buckets arrive whole, one after the other, so a worker leaves few gaps. The bound keeps a peer
 // that sends single elements from growing the map.
 constexpr size_t kGapsMax = 4096;
+constexpr int64_t kWidened = 1024;  // elements at a time: they stay in the nearest cache
 
 void CopyPieces(std::span<const Bytes> pieces, float* values) {
   auto* target = reinterpret_cast<std::byte*>(values);
@@ -25,6 +27,47 @@ void CopyPieces(std::span<const Bytes> pieces, float* values) {
     if (!piece.empty()) std::memcpy(target, piece.data(), piece.size());
     target += piece.size();
   }
+}
+
+// Elements of f32, which may be cut.
+void AddPieces(std::span<const Bytes> pieces, float* sum) {
+  constexpr size_t kSize = sizeof(float);
+  const auto add = [&sum](const std::byte* values, size_t count) {
+    Fold(Dtype::kF32, ReduceOp::kSum, values, sum, static_cast<int64_t>(count));
+    sum += count;
+  };
+  std::array<std::byte, kSize> cut{};
+  size_t held = 0;  // bytes of it
+  for (Bytes piece : pieces) {
+    for (; held > 0 && held < kSize && !piece.empty(); piece = piece.subspan(1)) {
+      cut[held++] = piece.front();
+    }
+    if (held == kSize) {
+      add(cut.data(), 1);
+      held = 0;
+    }
+    const size_t whole = piece.size() / kSize;
+    if (whole > 0) add(piece.data(), whole);
+    for (const std::byte byte : piece.subspan(whole * kSize)) cut[held++] = byte;
+  }
+}
+
+using Pieces = absl::InlinedVector<Bytes, 8>;
+
+// The bytes [begin, begin + count) of `pieces`; ends[i]: of piece i.
+Pieces Cut(const std::vector<Bytes>& pieces, const std::vector<int64_t>& ends, int64_t begin,
+           int64_t count) {
+  const int64_t end = begin + count;
+  const auto first = std::upper_bound(ends.begin(), ends.end(), begin);
+  Pieces cut;
+  for (auto i = static_cast<size_t>(first - ends.begin()); begin < end; ++i) {
+    const int64_t start = ends[i] - static_cast<int64_t>(pieces[i].size());
+    const int64_t to_here = std::min(end, ends[i]);
+    cut.push_back(pieces[i].subspan(static_cast<size_t>(begin - start),
+                                    static_cast<size_t>(to_here - begin)));
+    begin = to_here;
+  }
+  return cut;
 }
 
 // Elements of two bytes.
@@ -158,47 +201,52 @@ void Staging::Copy(int64_t offset, int64_t count, std::span<const Bytes> pieces)
   Keep(offset, count, {&view, 1}, copy, /*copied=*/true);
 }
 
-// Elements of the chunk, from its start.
-void Staging::ReadChunk(const Chunk& chunk, int64_t begin, int64_t count, float* to) const {
-  const int64_t from = begin * SizeOf(wire_);
-  const int64_t end = from + count * SizeOf(wire_);
-  const auto first = std::upper_bound(chunk.ends.begin(), chunk.ends.end(), from);
-  absl::InlinedVector<Bytes, 8> cut;
-  int64_t at = from;
-  for (auto piece = static_cast<size_t>(first - chunk.ends.begin()); at < end; ++piece) {
-    const Bytes bytes = chunk.pieces[piece];
-    const int64_t start = chunk.ends[piece] - static_cast<int64_t>(bytes.size());
-    const int64_t to_here = std::min(end, chunk.ends[piece]);
-    cut.push_back(
-        bytes.subspan(static_cast<size_t>(at - start), static_cast<size_t>(to_here - at)));
-    at = to_here;
-  }
-  Put(cut, to);
-}
-
-bool Staging::Has(int64_t begin, int64_t count) const {
-  const auto after = covered_.upper_bound(begin);
-  return after != covered_.begin() && std::prev(after)->second >= begin + count;
-}
-
-void Staging::Read(int64_t begin, int64_t count, float* to) const {
+template <typename Each, typename RowValues>
+void Staging::ForEachPart(int64_t begin, int64_t count, const Each& each,
+                          const RowValues& row_values) const {
   const int64_t end = begin + count;
   auto next = chunks_.upper_bound(begin);
   if (next != chunks_.begin()) --next;
-  while (begin < end) {
-    if (next != chunks_.end() && next->first + next->second.count <= begin) ++next;
-    const bool in_chunk = next != chunks_.end() && next->first <= begin;
+  for (int64_t at = begin; at < end;) {
+    if (next != chunks_.end() && next->first + next->second.count <= at) ++next;
+    const bool in_chunk = next != chunks_.end() && next->first <= at;
     int64_t here = 0;
     if (in_chunk) {
-      here = std::min(end, next->first + next->second.count) - begin;
-      ReadChunk(next->second, begin - next->first, here, to);
+      here = std::min(end, next->first + next->second.count) - at;
+      const int64_t size = SizeOf(wire_);
+      each(Cut(next->second.pieces, next->second.ends, (at - next->first) * size, here * size),
+           at - begin, here);
     } else {
-      const Rows& table = TableAt(begin);
-      here = std::min(end, table.end) - begin;
-      std::copy_n(table.values.begin() + (begin - table.begin), here, to);
+      const Rows& table = TableAt(at);
+      here = std::min(end, table.end) - at;
+      row_values(table.values.data() + (at - table.begin), at - begin, here);
     }
-    begin += here;
-    to += here;
+    at += here;
+  }
+}
+
+void Staging::Read(int64_t begin, int64_t count, float* to) const {
+  ForEachPart(
+      begin, count,
+      [&](const Pieces& pieces, int64_t at, int64_t /*here*/) { Put(pieces, to + at); },
+      [&](const float* values, int64_t at, int64_t here) { std::copy_n(values, here, to + at); });
+}
+
+void Staging::AddTo(int64_t begin, int64_t count, float* sum) const {
+  const auto add = [sum](const float* values, int64_t at, int64_t here) {
+    Fold(Dtype::kF32, ReduceOp::kSum, values, sum + at, here);
+  };
+  if (wire_ == Dtype::kF32) {
+    return ForEachPart(
+        begin, count,
+        [&](const Pieces& pieces, int64_t at, int64_t /*here*/) { AddPieces(pieces, sum + at); },
+        add);
+  }
+  std::array<float, kWidened> values;  // written before it is read
+  for (int64_t at = 0; at < count; at += kWidened) {
+    const int64_t here = std::min(kWidened, count - at);
+    Read(begin + at, here, values.data());
+    add(values.data(), at, here);
   }
 }
 

@@ -59,10 +59,12 @@ class Staging {
   bool complete() const { return staged_ > 0 && staged_ == count_; }
   bool empty() const;
   int64_t staged() const { return staged_; }  // elements
-  // Whether these elements have come, in chunks.
-  bool Has(int64_t begin, int64_t count) const;
+  // What has come in chunks: begin -> end, disjoint and not adjacent.
+  const std::map<int64_t, int64_t>& covered() const { return covered_; }
   // The elements [begin, begin + count), widened to f32. REQUIRES: they are here.
   void Read(int64_t begin, int64_t count, float* to) const;
+  // Adds them to as many floats, each addition rounded: without a copy where they are f32.
+  void AddTo(int64_t begin, int64_t count, float* sum) const;
   // These elements, which are here in chunks, count as such, but nobody reads them any more; the
   // bytes of a chunk go with the last of them. REQUIRES: it is said of each once.
   void Release(int64_t begin, int64_t count);
@@ -92,7 +94,11 @@ class Staging {
   void Keep(int64_t offset, int64_t count, std::span<const Bytes> pieces,
             const std::shared_ptr<const void>& owner, bool copied);
   void Copy(int64_t offset, int64_t count, std::span<const Bytes> pieces);
-  void ReadChunk(const Chunk& chunk, int64_t begin, int64_t count, float* to) const;
+  // Calls `each(pieces, at, here)` for elements [begin + at, begin + at + here) that are in one
+  // chunk, or `row_values(values, at, here)` for those in one table.
+  template <typename Each, typename RowValues>
+  void ForEachPart(int64_t begin, int64_t count, const Each& each,
+                   const RowValues& row_values) const;
   void Merge(int64_t begin, int64_t end);
   void Put(std::span<const Bytes> pieces, float* values) const;
   const Rows& TableAt(int64_t element) const;
@@ -101,10 +107,10 @@ class Staging {
 
   int64_t count_ = 0;
   Dtype wire_ = Dtype::kF32;
-  std::map<int64_t, Chunk> chunks_;     // by offset
-  std::map<int64_t, int64_t> covered_;  // begin -> end of what is here; disjoint, not adjacent
-  std::map<int32_t, Rows> tables_;      // by tensor
-  std::vector<float> rows_;             // of one frame
+  std::map<int64_t, Chunk> chunks_;  // by offset
+  std::map<int64_t, int64_t> covered_;
+  std::map<int32_t, Rows> tables_;  // by tensor
+  std::vector<float> rows_;         // of one frame
   int64_t staged_ = 0;
 };
 

@@ -43,6 +43,7 @@ struct ShardUpdate {
   int64_t step = 0;                // of the workers whose pushes it is made of; K_OF_N: the largest
   int64_t version = 0;             // updates applied to the shard, this one included
   int64_t wait_ns = 0;             // from the first chunk to the last
+  int64_t held_bytes = 0;          // of pushes staged at the shard, when it was begun
   std::vector<UpdateId> ids;       // what it is made of, in rank order
   std::vector<WorkerSpan> pushes;  // each from its first chunk to its last; none at a copy
   std::vector<int32_t> late;       // K_OF_N: of these workers, late pushes that joined it

@@ -198,7 +198,7 @@ absl::Status Exchange::AdmitWorker(int64_t stream, Seat* seat, const PsFrame& he
   state.index = worker;
   state.incarnation = hello.incarnation();
   state.owed[hello.shard()] = 0;
-  seat->workers[static_cast<size_t>(worker)] = {};
+  seat->pushed_steps[static_cast<size_t>(worker)] = 0;
   seat->row_pulls.erase(worker);
   PsFrame welcome = MakeHeader(WELCOME, worker, hello.shard());
   welcome.set_version(seat->copy->version());
@@ -335,10 +335,11 @@ absl::Status Exchange::SeatCopy(Seat* seat, const ShardRange& range) {
       seat->copy->Handle(EpochEvent{seat->place, config_.present}, clock_.NowNs());
   RETURN_IF_ERROR(entered.fault);
   seat->copy->set_crash_hook(crash_);
-  seat->workers.assign(static_cast<size_t>(config_.world_size), {});
+  seat->pushed_steps.assign(static_cast<size_t>(config_.world_size), 0);
   seat->row_pulls.clear();
   seat->bytes = options.range.count * SizeOf(config_.rules.wire_dtype);
   seat->wire = WireVersions(config_.rules.wire_dtype);
+  seat->early_ns = 0;
   seat->state_bytes = 0;
   seat->unconfirmed_since_ns = 0;
   seat->acknowledged = seat->copy->version();

@@ -34,7 +34,8 @@ struct UpdateServed {
   int32_t shard = 0;
   int64_t apply_start_ns = 0;
   int64_t apply_ns = 0;      // what of fold and optimizer was left when its last chunk came
-  int64_t staged_bytes = 0;  // pushes staged and replies not sent, when it was made
+  int64_t early_ns = 0;      // SYNC: and what was done before
+  int64_t staged_bytes = 0;  // pushes held and replies not sent, when it was made
   std::vector<int32_t> rejected =
       {};                    // K_OF_N: workers whose push was dropped since the last event
   int64_t blocked_ns = 0;    // BOUNDED: its reply was held so long

@@ -40,6 +40,7 @@ void Exchange::DialSuccessors() {
 }
 
 void Exchange::DialNow(int32_t server, Successor* successor) {
+  if (stopped_) return;
   const int64_t stream = next_dial_--;
   successor->stream = stream;
   StreamState& state = streams_[stream];

@@ -11,11 +11,13 @@ void Exchange::Drive(Seat* seat, const CopyEvent& event, int64_t stream) {
   const int64_t start_ns = clock_.NowNs();
   const int64_t duplicates = seat->copy->shard().duplicates();
   const bool had_state = seat->copy->has_state();
+  const int64_t made = seat->copy->shard().made();
   const CopyOutput output = seat->copy->Handle(event, start_ns);
   const int64_t end_ns = clock_.NowNs();
   counters_.duplicates += std::max<int64_t>(0, seat->copy->shard().duplicates() - duplicates);
   books_.SetDuplicates(counters_.duplicates);
   if (output.update.has_value()) BookUpdate(seat, *output.update, start_ns, end_ns);
+  if (seat->copy->shard().made() > made) seat->early_ns += end_ns - start_ns;
   if (output.dropped.has_value()) BookDrop(seat, *output.dropped);
   NoteConfirmed(seat, end_ns);
   const bool changed = output.update.has_value() || had_state != seat->copy->has_state();
@@ -37,25 +39,23 @@ void Exchange::NoteConfirmed(Seat* seat, int64_t now_ns) {
 
 // Only the head's: its copies apply the same.
 void Exchange::BookUpdate(Seat* seat, const ShardUpdate& update, int64_t start_ns, int64_t end_ns) {
+  const int64_t early_ns = std::exchange(seat->early_ns, 0);
   if (!seat->place.head) return;
   UpdateServed served;
   served.update = update;
   served.shard = seat->shard;
   served.apply_start_ns = start_ns;
   served.apply_ns = end_ns - start_ns;
+  served.early_ns = early_ns;
+  served.staged_bytes = update.held_bytes;
   for (const auto& [stream, state] : streams_) served.staged_bytes += state.unsent_bytes;
-  for (const Seat::Progress& progress : seat->workers) served.staged_bytes += progress.staged_bytes;
   std::vector<Books::Identity> pushes;
-  for (const UpdateId& id : update.ids) {
-    seat->workers[static_cast<size_t>(id.worker)].staged_bytes = 0;
-    pushes.emplace_back(id.worker, id.step);
-  }
+  for (const UpdateId& id : update.ids) pushes.emplace_back(id.worker, id.step);
   books_.Apply(std::move(served), std::move(pushes));
 }
 
 void Exchange::BookDrop(Seat* seat, const UpdateId& push) {
   if (!seat->place.head) return;
-  seat->workers[static_cast<size_t>(push.worker)].staged_bytes = 0;
   books_.Drop(seat->shard, {push.worker, push.step});
 }
 

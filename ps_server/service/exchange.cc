@@ -144,15 +144,10 @@ absl::Status Exchange::OnPush(int64_t stream, StreamState* state, Seat* seat, co
   if (header.has_rows()) {
     ASSIGN_OR_RETURN(rows, RowsOf(*seat, frame));
   }
-  Seat::Progress& progress = seat->workers[static_cast<size_t>(header.worker())];
-  if (progress.step != header.step()) progress = {.step = header.step()};
-  const int64_t before_bytes = progress.staged_bytes;
+  seat->pushed_steps[static_cast<size_t>(header.worker())] = header.step();
   const int64_t duplicates = counters_.duplicates;
-  progress.staged_bytes += frame.payload_bytes;
   Drive(seat, ShardEvent(PushEvent{id, chunk, header.base(), rows}), stream);
-  if (counters_.duplicates > duplicates) {
-    progress.staged_bytes = before_bytes;
-  } else if (rows.has_value() && Alive(stream)) {
+  if (rows.has_value() && counters_.duplicates == duplicates && Alive(stream)) {
     counters_.rows_pushed += static_cast<int64_t>(rows->rows.size());
   }
   if (!header.pulls() || !Alive(stream)) return absl::OkStatus();
@@ -209,7 +204,7 @@ absl::StatusOr<bool> Exchange::OnRowPull(Seat* seat, const Frame& frame) {
 absl::Status Exchange::OnPing(int64_t stream, StreamState* state, const Frame& frame) {
   for (const auto& [shard, seat] : seats_) {
     if (!seat.copy.has_value()) continue;
-    if (seat.workers[static_cast<size_t>(state->index)].step > 0 ||
+    if (seat.pushed_steps[static_cast<size_t>(state->index)] > 0 ||
         seat.copy->shard().last_step(state->index) > 0) {
       return absl::FailedPreconditionError(
           absl::StrCat("worker ", state->index, " pings after its first push"));

@@ -125,7 +125,10 @@ class Exchange {
   void Sent(const PsFrame& header, bool complete);
   void Closed(int64_t stream);
   void Tick();
-  // Reports what is applied, but not known to be with its workers. For the end of a run.
+  // No stream is opened any more, though frames that were read are still handled. For the end of a
+  // run; after it:
+  void Stop() { stopped_ = true; }
+  // Reports what is applied, but not known to be with its workers.
   void Report();
 
   std::vector<std::pair<int64_t, Outgoing>> TakeOutgoing() { return std::exchange(outgoing_, {}); }
@@ -219,6 +222,7 @@ class Exchange {
   bool configured_ = false;
   bool left_ = false;    // the group of config_.epoch is dead
   bool broken_ = false;  // events_.broken has been called
+  bool stopped_ = false;
   PsServerConfig config_;
   std::optional<PsLayout> layout_;  // of the first member admitted
   std::string layout_of_;           // "worker 1"

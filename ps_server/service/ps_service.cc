@@ -167,7 +167,7 @@ void GrpcPsService::OnRead(Call* call) {
   // What gRPC cannot unpack is no frame either.
   if (!Unpack(call->incoming(), received.get())) received->pieces.clear();
   exchange_.Received(call->id(), received->pieces, received);
-  if (!stopping_) Distribute();  // first, so that no reply waits for what the next read costs
+  Distribute();  // first, so that no reply waits for what the next read costs
   call->ReadNext();
 }
 
@@ -200,6 +200,7 @@ void GrpcPsService::Shutdown() {
     if (stopped_) return;
     stopped_ = true;
     stopping_ = true;
+    exchange_.Stop();
     for (auto& [id, call] : calls_) call->Stop();
   }
   if (server_ != nullptr) server_->Shutdown(AfterNs(0));

@@ -14,12 +14,6 @@
 namespace lockstep {
 
 struct Seat {
-  // Of one worker's newest push.
-  struct Progress {
-    int64_t step = 0;
-    int64_t staged_bytes = 0;  // not applied
-  };
-
   // Of one worker: the rows of a table that its newest pull by rows wants.
   struct RowPull {
     int64_t step = 0;
@@ -33,15 +27,16 @@ struct Seat {
   bool joined = false;            // the successor that joins has caught up
   std::optional<ShardCopy> copy;  // once the layout is known
   WireVersions wire{Dtype::kF32};
-  std::vector<Progress> workers;         // [index]
+  std::vector<int64_t> pushed_steps;     // [worker]: of its newest push
   std::vector<TableRows> tables;         // what the shard has of each
   std::map<int32_t, RowPull> row_pulls;  // by worker
   int64_t bytes = 0;                     // of one push, as it travels
-  std::optional<int64_t> cut;            // step of the newest one
-  int64_t state_bytes = 0;               // sent to the successor in this epoch
-  int64_t confirmed = 0;                 // of the copy, when last looked at
-  int64_t unconfirmed_since_ns = 0;      // 0: every copy has what this one has
-  int64_t acknowledged = 0;              // newest version whose reply was handed to the transport
+  int64_t early_ns = 0;              // spent on the next version, while its pushes are not whole
+  std::optional<int64_t> cut;        // step of the newest one
+  int64_t state_bytes = 0;           // sent to the successor in this epoch
+  int64_t confirmed = 0;             // of the copy, when last looked at
+  int64_t unconfirmed_since_ns = 0;  // 0: every copy has what this one has
+  int64_t acknowledged = 0;          // newest version whose reply was handed to the transport
 };
 
 }  // namespace lockstep

@@ -37,6 +37,7 @@ Applied AppliedFrom(const UpdateServed& served) {
   applied.set_wait_ns(update.wait_ns);
   applied.set_apply_start_ns(served.apply_start_ns);
   applied.set_apply_ns(served.apply_ns);
+  applied.set_early_ns(served.early_ns);
   *applied.mutable_traffic() = CountOf(served.traffic);
   *applied.mutable_replication() = CountOf(served.replication);
   applied.set_duplicates(served.duplicates);

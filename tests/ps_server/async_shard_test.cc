@@ -146,8 +146,8 @@ TEST_F(AsyncShard, ReattachedAndReplacedWorkersKeepTheirPlace) {
   Push(1, 2, 0, 4);
   Attach(1, 1);
   EXPECT_FALSE(Push(1, 1).update.has_value());        // sent again to be sure: applied already
-  EXPECT_FALSE(Push(1, 2, 0, 4).update.has_value());  // likewise: here already
-  EXPECT_TRUE(Push(1, 2, 4, 8).update.has_value());
+  EXPECT_FALSE(Push(1, 2, 4, 8).update.has_value());  // begun anew
+  EXPECT_TRUE(Push(1, 2, 0, 4).update.has_value());
   Push(1, 3, 0, 4);
   Attach(1, 7);
   EXPECT_THAT(RefusalOf(Push(1, 3, 4, 8)),

@@ -170,5 +170,17 @@ TEST(KOfNShard, AWaitThatExpiresNamesWhoCouldStillPush) {
   EXPECT_THAT(RefusalOf(shard.Push(0, 1)), StatusIs(StatusCode::kDeadlineExceeded, "worker 3 (2"));
 }
 
+// What was kept of the half push had its round, so that the step was refused for good.
+TEST(KOfNShard, AHalfPushThatBeginsAnewMayBeOfALaterRound) {
+  KOfNShard shard(2, 1);
+  shard.Push(1, 1, /*base=*/0, 0, 4);
+  EXPECT_TRUE(shard.Push(0, 1).update.has_value());
+  shard.Attach(1);
+  EXPECT_THAT(RefusalOf(shard.Push(1, 1, /*base=*/1, 0, 4)), IsOk());
+  const ShardOutput output = shard.Push(1, 1, /*base=*/1, 4, 8);
+  ASSERT_TRUE(output.update.has_value());
+  EXPECT_TRUE(output.update->late.empty());
+}
+
 }  // namespace
 }  // namespace lockstep

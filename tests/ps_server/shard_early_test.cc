@@ -168,6 +168,23 @@ TEST_P(Early, WhoComesBackWithinAGroupGoesOnOrIsRefused) {
   ExpectSame(shard.shard().Save(), undisturbed.shard().Save());
 }
 
+// Elements of a push that begins anew are counted once, and those of whoever is absent never.
+TEST(EarlySum, ABlockIsNotTakenForWhole) {
+  OneShard shard(Options(Rules(3), 3), kSeed);
+  shard.Push(2, 1, 0, 0, kSumElements);
+  shard.Regroup({true, true, false});
+  for (int again = 0; again < 2; ++again) {
+    shard.Push(0, 1, 0, 0, kSumElements - 1);
+    shard.Attach(0);
+  }
+  shard.Push(2, 1, 0, 0, kSumElements);
+  shard.Push(0, 1, 0, 0, kSumElements - 1);
+  shard.Push(1, 1, 0, 0, kSumElements);
+  EXPECT_EQ(shard.shard().made(), 0);
+  shard.Push(0, 1, 0, kSumElements - 1, kSumElements);
+  EXPECT_EQ(shard.shard().made(), kSumElements);
+}
+
 // Else a large tensor's bytes are staged as a whole before any memory is used again.
 TEST(EarlySum, WhatItWasMadeOfIsLetGo) {
   OneShard shard(Options(Rules(2), 2), kSeed);

@@ -112,13 +112,21 @@ TEST(ShardState, EveryFlippedBitIsRefused) {
     damaged[bit / 8] ^= std::byte{1} << (bit % 8);
     const absl::Status status = DecodeState(damaged).status();
     if (bit / 8 >= 8 && bit / 8 < 12) {
-      ASSERT_THAT(status, StatusIs(StatusCode::kInvalidArgument, "this program reads format 2"));
+      ASSERT_THAT(status, StatusIs(StatusCode::kInvalidArgument, "this program reads format 3"));
     } else if (bit / 8 < 8) {
       ASSERT_THAT(status, StatusIs(StatusCode::kDataLoss, "not the state of a shard"));
     } else {
       ASSERT_THAT(status, StatusIs(StatusCode::kDataLoss, "damaged")) << bit;
     }
   }
+}
+
+// A state of an older program was called damaged: SGD without momentum had an optimizer's values.
+TEST(ShardState, AnotherFormatIsNamed) {
+  std::vector<std::byte> older = BytesOf(Sample());
+  older[8] = std::byte{2};
+  EXPECT_THAT(DecodeState(older).status(),
+              StatusIs(StatusCode::kInvalidArgument, "in format 2; this program reads format 3"));
 }
 
 // Cuts the flat space of a state into `shards` shards of 6 elements in all.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/numeric/convert.h"
+#include "base/numeric/fold.h"
 #include "tests/ps_server/one_shard.h"
 #include "tests/support/status_matchers.h"
 
@@ -53,8 +54,8 @@ class StagedChunks : public testing::TestWithParam<Dtype> {};
 INSTANTIATE_TEST_SUITE_P(Wires, StagedChunks,
                          testing::Values(Dtype::kF32, Dtype::kF16, Dtype::kBf16));
 
-// Large and small chunks, with and without an owner, in any order; read in blocks that begin
-// anywhere.
+// Large and small chunks, with and without an owner, in any order; read, and added, in blocks that
+// begin anywhere.
 TEST_P(StagedChunks, AreReadWhereverTheyLie) {
   constexpr int64_t kElements = 30'000;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
@@ -78,14 +79,20 @@ TEST_P(StagedChunks, AreReadWhereverTheyLie) {
     }
     ASSERT_TRUE(staging.complete());
     const std::vector<float> expected = Rounded(values, GetParam());
+    const std::vector<float> others = NoiseVector(seed, 2, kElements);
+    std::vector<float> added = others;
+    std::vector<float> sum = others;
+    Fold(Dtype::kF32, ReduceOp::kSum, expected.data(), sum.data(), kElements);
     std::vector<float> read(static_cast<size_t>(kElements));
     for (int64_t at = 0; at < kElements;) {
       const auto size =
           std::min(kElements - at, static_cast<int64_t>(1 + random() % uint64_t{4'096}));
       staging.Read(at, size, read.data() + at);
+      staging.AddTo(at, size, added.data() + at);
       at += size;
     }
     EXPECT_EQ(read, expected) << "seed " << seed;
+    EXPECT_EQ(added, sum) << "seed " << seed;
     staging.Read(0, kElements, read.data());
     EXPECT_EQ(read, expected) << "seed " << seed;
   }
@@ -157,6 +164,8 @@ TEST(Staging, ATableIsHeldOnce) {
     staging.Read(100, 2'048, read.data());
     EXPECT_EQ(std::count(read.begin(), read.end(), 1.5F), 8);
     EXPECT_EQ(std::count(read.begin(), read.end(), 0.0F), 2'040);
+    staging.AddTo(100, 2'048, read.data());
+    EXPECT_EQ(std::count(read.begin(), read.end(), 3.0F), 8);
   }
   staging.Reset(2'148, Dtype::kF32);
   const std::vector<float> values = NoiseVector(1, 1, 2'148);

@@ -87,6 +87,16 @@ TEST(ServerLoadTest, APushIsInOnePlaceAtATime) {
   EXPECT_EQ(loads[0].updates, 0);
 }
 
+// SYNC's blocks, summed while the pushes came, were left out: next to no fold and optimizer.
+TEST(ServerLoadTest, WhatIsAppliedEarlyIsApplied) {
+  RunRecord run = OneUpdate();
+  run.servers[0].applied[0].set_early_ns(300 * kMs);
+  const std::vector<ServerLoad> loads = ServerLoadOf(run, kNsPerSecond);
+  ASSERT_THAT(loads, SizeIs(3));
+  EXPECT_DOUBLE_EQ(loads[0].applying, 0.2);
+  EXPECT_DOUBLE_EQ(loads[1].applying, 0.1 + 0.25);
+}
+
 TEST(ServerLoadTest, TheFileHasARowAServerShardAndSecond) {
   RunRecord run = OneUpdate();
   run.servers[0].applied.push_back(run.servers[0].applied[0]);

@@ -102,6 +102,7 @@ TEST(Trace, OfAParameterServerHasItsDirectionsAndWhatItApplied) {
       const int64_t start_ns = applied->step() * 10 * kMs + (4 + applied->worker()) * kMs;
       applied->set_apply_start_ns(start_ns);
       applied->set_apply_ns(kMs);
+      applied->set_early_ns(7);
       PeerSpan* push = applied->add_push();
       push->set_worker(applied->worker());
       push->set_start_ns(start_ns - kMs);
@@ -119,6 +120,7 @@ TEST(Trace, OfAParameterServerHasItsDirectionsAndWhatItApplied) {
   EXPECT_THAT(facts->threads, Contains("ps_async, 4 workers: server 0 / out to worker 0"));
   EXPECT_THAT(facts->threads, Contains("ps_async, 4 workers: server 0 / fold and apply"));
   EXPECT_THAT(json, HasSubstr("\"apply step 7 of worker 2\""));
+  EXPECT_THAT(json, HasSubstr("\"early_ns\":7"));
 }
 
 // Ranks of a schedule's servers follow the workers'.
