@@ -25,6 +25,7 @@ std::string DevicesText(const std::vector<RunRecord>& runs) {
   }
   if (workers.size() == 1) return workers.begin()->first;
   std::vector<std::string> kinds;
+  kinds.reserve(workers.size());
   for (const auto& [kind, names] : workers) {
     kinds.push_back(absl::StrCat(kind, ": ", absl::StrJoin(names, ", ")));
   }

@@ -66,6 +66,7 @@ int Await(pid_t pid, std::chrono::milliseconds limit) {
 // In a process group of its own, its output in `log`.
 pid_t Start(std::vector<std::string> words, const std::string& log) {
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   const pid_t pid = fork();
