@@ -119,10 +119,11 @@ TEST_F(GpuRunTest, TheQuickstartEndsWithOneHashAndNamesWhatIsMissing) {
   unsetenv("LOCKSTEP_CUBLAS_LIB");
   EXPECT_THAT(report.wrong, testing::IsEmpty());
   EXPECT_EQ(report.cases, 2);
-  EXPECT_THAT(report.notes,
-              ElementsAre(HasSubstr("ring: ends with hash"), HasSubstr("ps_sync: ends with hash"),
-                          HasSubstr("cuda: skipped: lockstep: variant \"cuda\": engine cuda"),
-                          HasSubstr("nccl: skipped: lockstep: variant \"nccl\": engine nccl")));
+  EXPECT_THAT(
+      report.notes,
+      ElementsAre(HasSubstr("ring: ends with hash"), HasSubstr("ps_sync: ends with hash"),
+                  HasSubstr("cuda: skipped: lockstep compare: variant \"cuda\": engine cuda"),
+                  HasSubstr("nccl: skipped: lockstep compare: variant \"nccl\": engine nccl")));
 }
 
 // The programs where they were built, with what this machine has.

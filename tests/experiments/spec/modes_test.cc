@@ -152,7 +152,7 @@ const BadSpec kConflicts[] = {
     {"Tf32OnACpu",
      "workers: 4",
      "workers: 4\nmath: TF32",
-     {{6, {"t:6:7: math: TF32 conflicts with device CPU", "write device: GPU, or math: STRICT"}}}},
+     {{6, {"t:6:1: math: TF32 conflicts with device CPU", "write device: GPU, or math: STRICT"}}}},
     {"SharingAGpuWithoutOne",
      "workers: 4",
      "workers: 4\nshare_gpu: true",
