@@ -125,10 +125,9 @@ class Exchange {
   void Sent(const PsFrame& header, bool complete);
   void Closed(int64_t stream);
   void Tick();
-  // No stream is opened any more, though frames that were read are still handled. For the end of a
-  // run; after it:
+  // For the end of a run: opens no stream any more, though frames that were read are still handled.
   void Stop() { stopped_ = true; }
-  // Reports what is applied, but not known to be with its workers.
+  // Then: reports what is applied, but not known to be with its workers.
   void Report();
 
   std::vector<std::pair<int64_t, Outgoing>> TakeOutgoing() { return std::exchange(outgoing_, {}); }
