@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "experiments/analyse/run_json.h"
 #include "experiments/gpu_check/quickstart.h"
 #include "tests/support/places.h"
+#include "tests/support/scoped_variable.h"
 #include "tests/support/status_matchers.h"
 #include "tests/system/command.h"
 #include "tests/system/comparison.h"
@@ -111,12 +111,11 @@ TEST_F(GpuRunTest, WhatIsMissingIsNamedBeforeAnythingStarts) {
 
 // What a machine with a GPU runs in gpu_check.
 TEST_F(GpuRunTest, TheQuickstartEndsWithOneHashAndNamesWhatIsMissing) {
-  setenv("LOCKSTEP_CUBLAS_LIB", Cublas("whole").c_str(), /*overwrite=*/1);
-  setenv("LOCKSTEP_TEST_GPUS", "1", /*overwrite=*/1);
+  const std::string cublas = Cublas("whole");
+  const ScopedVariable library("LOCKSTEP_CUBLAS_LIB", cublas.c_str());
+  const ScopedVariable gpus("LOCKSTEP_TEST_GPUS", "1");
   gpu::CheckReport report;
   gpu::RunQuickstart({.program_dir = Dir(), .limit = std::chrono::seconds(60)}, &report);
-  unsetenv("LOCKSTEP_TEST_GPUS");
-  unsetenv("LOCKSTEP_CUBLAS_LIB");
   EXPECT_THAT(report.wrong, testing::IsEmpty());
   EXPECT_EQ(report.cases, 2);
   EXPECT_THAT(

@@ -29,16 +29,25 @@ absl::StatusOr<std::unique_ptr<gpu::MathDevice>> LoadDevice(const std::string& l
   return std::unique_ptr<gpu::MathDevice>(reinterpret_cast<MathDeviceFactory*>(symbol)());
 }
 
+// A device that a driver serves, not opened yet, and how many there are.
+absl::StatusOr<std::unique_ptr<gpu::MathDevice>> FindDevice(const std::string& library_dir,
+                                                            int* gpus) {
+  ASSIGN_OR_RETURN(std::unique_ptr<gpu::MathDevice> device, LoadDevice(library_dir));
+  const gpu::DriverState state = device->State();
+  RETURN_IF_ERROR(ToStatus(gpu::Judge(state, 1)));
+  *gpus = state.devices;
+  return device;
+}
+
 }  // namespace
 
 absl::Status CheckGpus(const GpuPlace& place, int workers, bool share_gpu) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<gpu::MathDevice> device, LoadDevice(place.library_dir));
-  const gpu::DriverState state = device->State();
-  RETURN_IF_ERROR(ToStatus(gpu::Judge(state, 1)));
-  if (workers > state.devices && !share_gpu) {
+  int gpus = 0;
+  ASSIGN_OR_RETURN(const std::unique_ptr<gpu::MathDevice> device,
+                   FindDevice(place.library_dir, &gpus));
+  if (workers > gpus && !share_gpu) {
     return absl::FailedPreconditionError(
-        absl::StrCat("device GPU: ", workers, " workers on ", state.devices,
-                     state.devices == 1 ? " GPU" : " GPUs",
+        absl::StrCat("device GPU: ", workers, " workers on ", gpus, gpus == 1 ? " GPU" : " GPUs",
                      ": each needs one; use fewer workers, device: CPU, or, for correctness only, "
                      "share_gpu: true"));
   }
@@ -48,10 +57,9 @@ absl::Status CheckGpus(const GpuPlace& place, int workers, bool share_gpu) {
 
 absl::StatusOr<OpenedDevice> OpenDevice(const GpuPlace& place, int worker, bool tf32) {
   OpenedDevice opened;
-  ASSIGN_OR_RETURN(opened.device, LoadDevice(place.library_dir));
-  const gpu::DriverState state = opened.device->State();
-  RETURN_IF_ERROR(ToStatus(gpu::Judge(state, 1)));
-  opened.index = worker % state.devices;
+  int gpus = 0;
+  ASSIGN_OR_RETURN(opened.device, FindDevice(place.library_dir, &gpus));
+  opened.index = worker % gpus;
   std::string version;
   RETURN_IF_ERROR(ToStatus(opened.device->FindLibrary(place.cublas, &version)));
   RETURN_IF_ERROR(

@@ -4,13 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/support/places.h"
+#include "tests/support/scoped_variable.h"
 #include "tests/support/status_matchers.h"
 #include "tests/worker/loop_ranks.h"
 #include "worker/trainer.h"
@@ -100,20 +100,6 @@ TEST(GpuLoopTest, AGradientThatIsNotFiniteIsNamed) {
                        "on worker 1"));
 }
 
-// What goes wrong on every GPU, as host_factory.cc reads it.
-class Trouble {
- public:
-  Trouble(const char* variable, const char* value) : variable_(variable) {
-    setenv(variable, value, /*overwrite=*/1);
-  }
-  ~Trouble() { unsetenv(variable_); }
-  Trouble(const Trouble&) = delete;
-  Trouble& operator=(const Trouble&) = delete;
-
- private:
-  const char* const variable_;
-};
-
 // Each worker ends with `what`, of its own GPU.
 void ExpectOfItsGpu(const std::vector<RankResult>& ranks, const std::string& what) {
   for (int rank = 0; rank < kWorkers; ++rank) {
@@ -124,14 +110,14 @@ void ExpectOfItsGpu(const std::vector<RankResult>& ranks, const std::string& wha
 }
 
 TEST(GpuLoopTest, AGpuThatHangsIsNamedWithinTheLimit) {
-  const Trouble trouble("LOCKSTEP_TEST_HANGS", "1");
+  const ScopedVariable trouble("LOCKSTEP_TEST_HANGS", "1");
   ExpectOfItsGpu(
       RunOnGpu({"gpu_hang", AllReduceVariant("RING"), "limits { device_timeout_ms: 300 }"}),
       "not through after 300 ms; if a step is that long, raise limits.device_timeout_ms");
 }
 
 TEST(GpuLoopTest, TheOptimizerRunsOnTheGpu) {
-  const Trouble trouble("LOCKSTEP_TEST_FAILS", "SgdUpdate");
+  const ScopedVariable trouble("LOCKSTEP_TEST_FAILS", "SgdUpdate");
   ExpectOfItsGpu(RunOnGpu({"gpu_update", "name: \"v\" none {}", ""}),
                  "SgdUpdate: unspecified launch failure");
 }

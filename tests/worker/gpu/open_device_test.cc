@@ -5,10 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <string>
 
 #include "tests/support/places.h"
+#include "tests/support/scoped_variable.h"
 #include "tests/support/status_matchers.h"
 
 namespace lockstep {
@@ -27,16 +27,12 @@ GpuPlace With(const std::string& cublas) {
 // The machine that the object shows.
 class Machine {
  public:
-  Machine(const char* gpus, const char* driver) {
-    setenv("LOCKSTEP_TEST_GPUS", gpus, /*overwrite=*/1);
-    setenv("LOCKSTEP_TEST_DRIVER", driver, /*overwrite=*/1);
-  }
-  ~Machine() {
-    unsetenv("LOCKSTEP_TEST_GPUS");
-    unsetenv("LOCKSTEP_TEST_DRIVER");
-  }
-  Machine(const Machine&) = delete;
-  Machine& operator=(const Machine&) = delete;
+  Machine(const char* gpus, const char* driver)
+      : gpus_("LOCKSTEP_TEST_GPUS", gpus), driver_("LOCKSTEP_TEST_DRIVER", driver) {}
+
+ private:
+  const ScopedVariable gpus_;
+  const ScopedVariable driver_;
 };
 
 TEST(OpenDeviceTest, AllIsHere) { EXPECT_THAT(CheckGpus(With("whole"), 4, false), IsOk()); }
